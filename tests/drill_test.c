@@ -56,6 +56,7 @@ static const char *const strategies[] = {
     "workers=3 strategy=dataparallel",
     "workers=3 strategy=sharded",
     "workers=3 strategy=hybrid hybrid-layers=fc1,fc2",
+    "workers=3 strategy=hybrid hybrid-layers=fc1,fc2 hybrid-scheme=c",
     "workers=3 strategy=pipeline",
     "workers=4 strategy=pipeline stages=2",
     "workers=3 strategy=localsgd sync-every=2",

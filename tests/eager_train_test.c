@@ -52,6 +52,8 @@ static void large_networks_train_alike(void **unused) {
   assert_same_training("alexnet", "3x64x64", 1);
   assert_same_training("resnet18-cifar", "3x16x16", 2);
   assert_same_training("resnet50", "3x32x32", 1);
+  assert_same_training("vgg16-tiny", "3x32x32", 2);
+  assert_same_training("inception-v3-tiny", "3x75x75", 1);
 }
 
 /* ---- networks that change ---- */

@@ -199,6 +199,8 @@ static const planted plants[] = {
     {"resnet18-cifar-scaled-3x32x32-b4", steps_failures, true, {"bn1.bias"}},
     {"resnet50-scaled-3x64x64-b4", steps_failures, true, {"layer4.2.bn2.bias"}},
     {"alexnet-3x64x64-b4", steps_failures, false, {"classifier.1.bias"}},
+    {"vgg16-tiny-3x32x32-b4", steps_failures, false, {"features.14.bias"}},
+    {"inception-v3-tiny-3x107x107-b4", step_failures, true, {"Mixed_6b.branch7x7dbl_3.bn.bias"}},
 };
 
 static void require_seen(const planted *plant, const golden *g, const machine *m, subject s, const char *bug) {
@@ -279,6 +281,8 @@ int main(void) {
       "resnet50-3x32x32-b42",
       "resnet50-3x48x48-b4",
       "resnet50-scaled-3x64x64-b4",
+      "vgg16-tiny-3x32x32-b4",
+      "inception-v3-tiny-3x107x107-b4",
       "blocks-3x16x16-b5",
   };
   struct CMUnitTest tests[RONDE__COUNT(cases) + RONDE__COUNT(plants) + 1];

@@ -93,30 +93,37 @@ static void check_close(const problem *p, const char *what, const observed *a, c
 
 static const int worlds[] = {2, 3, 4, 7};
 
-static void check_worlds(const problem *p, const char *how) {
+/* By each of these schemes; large ones in turns in one world only. */
+static void check_schemes(const problem *p, const char *how, const char *schemes) {
   const char *steps = p->large ? "steps=2" : "epochs=2";
   observed fresh = run_of(p, "steps=1 lr=0 batch=11 eval-every=0"), one = run_of(p, "%s batch=11 %s", steps, how);
   assert_true(update_difference(&fresh, &one, &fresh) > 0.99); /* it does something */
   for (size_t w = 0; w < RONDE__COUNT(worlds); ++w) {
     if ((THREADS_ONLY || (p->large && observe_on == make_virtual)) && worlds[w] != 3) continue;
-    observed many = run_of(p, STRATEGY "hybrid-layers=%s %s batch=11 workers=%d %s", p->layers, steps, worlds[w], how);
-    check_close(p, how, &many, &one, &fresh, 4);
-    assert_true(replicas_equal(&many));
-    free(many.weights);
+    for (const char *s = schemes; *s; ++s) {
+      if (p->large && *s != 'a' && worlds[w] != 3) continue;
+      observed many = run_of(p, STRATEGY "hybrid-scheme=%c hybrid-layers=%s %s batch=11 workers=%d %s", *s, p->layers,
+                             steps, worlds[w], how);
+      check_close(p, how, &many, &one, &fresh, 4);
+      assert_true(replicas_equal(&many));
+      free(many.weights);
+    }
   }
   free(fresh.weights), free(one.weights);
 }
 
+static void check_worlds(const problem *p, const char *how) { check_schemes(p, how, "c"); }
+
 /* Of the short last batch, 24 = 2 x 11 + 2, most workers have no example; and of a layer some have no output. */
 static void a_step_is_that_of_one_worker(void **state) {
   for (size_t i = 0; i < N_PROBLEMS; ++i)
-    if (!SANITIZED || !problems[i].large) check_worlds(&problems[i], "lr=0.05 momentum=0.9 weight-decay=0.01");
+    if (!SANITIZED || !problems[i].large) check_schemes(&problems[i], "lr=0.05 momentum=0.9 weight-decay=0.01", "abc");
 }
 
 static void the_same_in_virtual_time(void **state) {
   observe_on = make_virtual;
   for (size_t i = 0; i < N_PROBLEMS; ++i)
-    if (!SANITIZED || !problems[i].large) check_worlds(&problems[i], "lr=0.01 optimizer=adam eps=0.001");
+    if (!SANITIZED || !problems[i].large) check_schemes(&problems[i], "lr=0.01 optimizer=adam eps=0.001", "bc");
   observe_on = ronde__transport_threads;
 }
 
@@ -130,7 +137,7 @@ static void norms_and_sums_are_of_the_whole(void **state) {
   static const char *const how[] = {"lr=0.1 clip=0.05", "lr=0.1 accumulate=2", "lr=0.1 accumulate=3 clip=0.05",
                                     "lr=0.1 skip-bad-steps=1"};
   for (size_t h = 0; h < RONDE__COUNT(how); ++h)
-    for (size_t i = 0; i < 8; ++i) check_worlds(&problems[i], how[h]);
+    for (size_t i = 0; i < 8; ++i) check_schemes(&problems[i], how[h], i % 2 ? "a" : "c");
 }
 
 static void some_of_it_may_be_frozen(void **state) {
@@ -138,19 +145,22 @@ static void some_of_it_may_be_frozen(void **state) {
   for (size_t h = 0; h < RONDE__COUNT(how); ++h) check_worlds(&problems[7], how[h]);
 }
 
-/* Where nothing needs the gradients of a step at once, they are used up within backward: to the same bits. */
+#define THREE STRATEGY "hybrid-layers=%s %s batch=11 workers=3 momentum=0.9 hybrid-scheme=%c"
+
+/* Where nothing needs the gradients of a step at once, they are used up within backward: to the same bits. Those of scheme B
+ * are A's, whose examples are in the same order. */
 static void twice_the_same_bits_and_fused_or_not(void **state) {
   for (size_t i = 0; i < N_PROBLEMS; ++i) {
     const problem *p = &problems[i];
     if (SANITIZED && p->large) continue;
     const char *steps = p->large ? "steps=2" : "epochs=2";
-    observed first = run_of(p, STRATEGY "hybrid-layers=%s %s batch=11 workers=3 momentum=0.9", p->layers, steps);
-    observed again = run_of(p, STRATEGY "hybrid-layers=%s %s batch=11 workers=3 momentum=0.9", p->layers, steps);
-    observed kept =
-        run_of(p, STRATEGY "hybrid-layers=%s %s batch=11 workers=3 momentum=0.9 skip-bad-steps=1", p->layers, steps);
+    observed whole = run_of(p, THREE, p->layers, steps, 'a'), one_by_one = run_of(p, THREE, p->layers, steps, 'b');
+    observed first = run_of(p, THREE, p->layers, steps, 'c'), again = run_of(p, THREE, p->layers, steps, 'c');
+    observed kept = run_of(p, THREE " skip-bad-steps=1", p->layers, steps, i % 2 ? 'c' : 'a');
+    assert_true(bits_equal(&whole, &one_by_one));
     assert_true(bits_equal(&first, &again));
-    assert_true(bits_equal(&first, &kept));
-    free(first.weights), free(again.weights), free(kept.weights);
+    assert_true(bits_equal(i % 2 ? &first : &whole, &kept));
+    free(whole.weights), free(one_by_one.weights), free(first.weights), free(again.weights), free(kept.weights);
   }
 }
 
@@ -419,6 +429,23 @@ static void shared_weights_stay_whole(void **state) {
   json_decref(run);
 }
 
+/* A linear layer over the last of several dimensions has more rows than there are examples. */
+static ronde_tensor *over_rows(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
+  x = ronde_tanh(ronde_linear(x, "rows", 80, true));
+  return ronde_linear(ronde_flatten(x), "last", classes, true);
+}
+
+static void layers_over_sequences_stay_whole(void **state) {
+  const problem p = {"rows", "", "last", over_rows, false, false};
+  json_t *run;
+  check_worlds(&p, "lr=0.1");
+  assert_int_equal(
+      train_on(STRATEGY "hybrid-layers=rows workers=2 batch=8 threads=1", small_source(24, 0), over_rows, &run),
+      RONDE_E_USAGE);
+  assert_non_null(strstr(lines.error, "rows reads a sequence"));
+  json_decref(run);
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, make_folder_with_log, remove_folder)
 
 int main(void) {
@@ -440,6 +467,7 @@ int main(void) {
       TEST(the_record_says_what_travels),
       TEST(what_cannot_be_is_refused),
       TEST(shared_weights_stay_whole),
+      TEST(layers_over_sequences_stay_whole),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

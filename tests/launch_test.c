@@ -197,6 +197,5 @@ int main(void) {
       cmocka_unit_test(a_killed_mpirun_leaves_nothing),
       cmocka_unit_test(the_next_launch_sweeps_what_a_killed_one_left),
   };
-  setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* Open MPI keeps what it has to the end */
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -209,6 +209,5 @@ int main(void) {
       cmocka_unit_test(a_run_that_goes_on_keeps_it),
       cmocka_unit_test(a_plan_has_it_too),
   };
-  setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* Open MPI keeps what it has to the end */
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -399,6 +399,5 @@ int main(void) {
       cmocka_unit_test(a_run_goes_on_without_a_lost_host),
       cmocka_unit_test(restarts_have_an_end),
   };
-  setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* Open MPI keeps what it has to the end */
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -18,6 +18,7 @@ static char folder[] = "/tmp/ronde-mpi-XXXXXX";
 static inline int make_folder(void **state) { return mkdtemp(folder) ? chdir(folder) : 1; }
 static inline int remove_folder(void **state) { return chdir("/") ? 1 : run("rm -r %s", folder); }
 
+/* Skips the test where processes cannot train; and in a build with the address sanitizer, nobody looks for leaks from then on. */
 void need_mpi(void);
 
 /* Trains on three hosts, which are network namespaces, reached by a script in the place of ssh. prepare: a command when

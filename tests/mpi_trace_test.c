@@ -145,6 +145,5 @@ int main(void) {
       cmocka_unit_test(clocks_that_differ_are_read_against_each_other),
       cmocka_unit_test(dedicated_servers_are_not_in_it),
   };
-  setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* Open MPI keeps what it has to the end */
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -147,6 +147,55 @@ static void a_peer_that_crashes_is_tried_again(void **state) {
   check_says("system=pytorch-ddp: its training failed");
 }
 
+static void write_file(const char *name, const char *text_of) {
+  char path[256];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  fputs(text_of, file);
+  assert_int_equal(fclose(file), 0);
+}
+
+/* bench/peers/cluster_hosts.py, without a system: each host's side is a script here, and ssh another one. */
+static void processes_go_round_the_hosts(void **state) {
+  if (run("python3 --version")) {
+    print_message("SKIP: no python3 here: hosts of peers are not tried\n");
+    skip();
+  }
+  write_file("agent.sh", "[ $1 = gone ] && exit 255; export AT=$1; exec sh -c \"$2\"\n");
+  write_file("side.py",
+             "import json, os, sys\n"
+             "asked, at = json.loads(sys.stdin.readline()), os.environ['AT']\n"
+             "print(json.dumps({'host': at, 'address': 'to-' + at, 'iface': 'e', 'ports': list(range(asked['n']))}), "
+             "flush=True)\n"
+             "for one in json.loads(sys.stdin.readline())['processes']:\n"
+             "    if at == 'broken': print(json.dumps({'index': one['index'], 'failed': 'no torch'}), flush=True)\n"
+             "    elif one['reports']: print(json.dumps({'index': one['index'], 'report': {'rank': one['index'], 'at': "
+             "at}}), flush=True)\n"
+             "sys.stdin.read()\n");
+  write_file("try.py",
+             "import json, pathlib, sys, cluster_hosts\n"
+             "cluster_hosts.SIDE = pathlib.Path('side.py').resolve()\n"
+             "def fail(text): sys.exit(text)\n"
+             "of = cluster_hosts.hosts_of_ranks(sys.argv[1], int(sys.argv[2]))\n"
+             "hosts = cluster_hosts.Hosts(of, 30, fail)\n"
+             "at = hosts.prepare('ronde', {'config': {}}, of)\n"
+             "said = hosts.run([{'index': i, 'reports': i < 3} for i in range(len(of))], of, 3)\n"
+             "print([(one['rank'], one['at'], *at[i][:2]) for i, one in enumerate(said)])\n");
+#define TRY                                                         \
+  "cd %s && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=" RONDE_SOURCE_DIR \
+  "/bench/peers OMPI_MCA_plm_rsh_agent='sh agent.sh' timeout 60 "   \
+  "python3 try.py "
+  check_run(0, run(TRY "a,b:2 3", folder));
+  check_says("[(0, 'a', 'to-a', 0), (1, 'b', 'to-b', 0), (2, 'b', 'to-b', 1)]");
+  check_run(0, run(TRY "a,b,c 4", folder)); /* more workers than was said */
+  check_says("[(0, 'a', 'to-a', 0), (1, 'b', 'to-b', 0), (2, 'c', 'to-c', 0)]");
+  check_run(1, run(TRY "a,gone 3", folder));
+  check_says("host gone cannot be reached");
+  check_run(1, run(TRY "a,broken 2", folder));
+  check_says("a worker on host broken ended without a result: no torch");
+}
+
 static void what_cannot_be_is_refused(void **state) {
   check_run(2, run("cd %s && " RONDE " compare --model lenet5 --data synthetic:1x28x28:10:80 --batch 8 --shuffle off "
                    "--peers-dir none --peers mxnet",
@@ -162,9 +211,13 @@ static void what_cannot_be_is_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_cannot_be_is_refused),      cmocka_unit_test(a_peer_of_the_same_work_is_ranked),
-      cmocka_unit_test(the_systems_are_a_list),         cmocka_unit_test(other_work_is_not_ranked),
-      cmocka_unit_test(a_peer_that_cannot_is_left_out), cmocka_unit_test(a_peer_that_crashes_is_tried_again),
+      cmocka_unit_test(what_cannot_be_is_refused),
+      cmocka_unit_test(a_peer_of_the_same_work_is_ranked),
+      cmocka_unit_test(the_systems_are_a_list),
+      cmocka_unit_test(other_work_is_not_ranked),
+      cmocka_unit_test(processes_go_round_the_hosts),
+      cmocka_unit_test(a_peer_that_cannot_is_left_out),
+      cmocka_unit_test(a_peer_that_crashes_is_tried_again),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

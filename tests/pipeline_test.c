@@ -410,11 +410,33 @@ static void a_plan_has_the_stages(void **state) {
     share += real_at(stage, "share");
     assert_true(real_at(stage, "memory_bytes.total") > 0 && real_at(stage, "executed_flops_per_example") > 0);
     assert_int_equal((int)real_at(stage, "micro_batches_under_way"), 3 - (int)i);
+    assert_true(real_at(stage, "sent_bytes_per_example") > 0 && real_at(stage, "predicted_s") > 0);
   }
   assert_string_equal(text_at(plan, "stages.0.first"), "conv1");
   assert_true(fabs(share - 1) < 1e-9);
   assert_true(parameters >= real_at(plan, "parameters"));
   json_decref(plan);
+}
+
+/* Forward and backward of each micro-batch, in the row of its stage. */
+static void each_stage_has_its_row_in_the_trace(void **state) {
+  char path[256];
+  int n_passes[3][2] = {{0}};
+  size_t i;
+  json_decref(steps_of(STAGES "stages=3 micro-batches=4 steps=2 trace=on out=%s/traced", folder));
+  snprintf(path, sizeof path, "%s/traced/trace.json", folder);
+  json_t *trace = json_load_file(path, 0, NULL), *event;
+  assert_non_null(trace);
+  json_array_foreach(json_object_get(trace, "traceEvents"), i, event) {
+    const char *name = json_string_value(json_object_get(event, "name"));
+    int stage = (int)json_integer_value(json_object_get(event, "pid"));
+    if (json_integer_value(json_object_get(event, "tid")) != 0 || strcmp(text_at(event, "ph"), "X")) continue;
+    assert_in_range(stage, 0, 2);
+    n_passes[stage][0] += !strcmp(name, "forward");
+    n_passes[stage][1] += !strcmp(name, "backward");
+  }
+  for (int s = 0; s < 3; ++s) assert_true(n_passes[s][0] >= 8 && n_passes[s][1] >= 8);
+  json_decref(trace);
 }
 
 /* What one worker took, by which the stages are cut: half of the network's time is said to be its last layer's. */
@@ -519,6 +541,7 @@ int main(void) {
                                      TEST(strategies_go_on_with_each_other),
                                      TEST(stages_alone_say_how_many_workers),
                                      TEST(a_plan_has_the_stages),
+                                     TEST(each_stage_has_its_row_in_the_trace),
                                      TEST(recorded_costs_decide_where_it_is_cut),
                                      TEST(what_cannot_be_is_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,14 +56,17 @@ static ronde_tensor *recurrent(ronde_graph *graph, ronde_tensor *x, int64_t clas
 static observed train(ronde_model_fn model, int64_t n_train, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* model NULL: gpt-tiny. */
+static const char *built_in = "gpt-tiny";
+
+/* model NULL: the built-in one. */
 static observed train(ronde_model_fn model, int64_t n_train, const char *format, ...) {
   char more[256], options[512];
   va_list args;
   va_start(args, format);
   vsnprintf(more, sizeof more, format, args);
   va_end(args);
-  snprintf(options, sizeof options, "%s threads=1 %s", model ? "" : "model=gpt-tiny dropout=0", more);
+  if (model) snprintf(options, sizeof options, "threads=1 %s", more);
+  else snprintf(options, sizeof options, "model=%s dropout=0 threads=1 %s", built_in, more);
   ronde_source source = token_source(n_train, 0);
   observed o = observe(options, &source, model, NULL);
   if (o.status != RONDE_OK) fail_msg("%s: status %d", options, o.status);
@@ -176,6 +179,22 @@ static void the_transformer_too(void **state) {
   check_worlds(NULL, "strategy=allreduce", worlds, RONDE__COUNT(worlds));
   check_worlds(NULL, "strategy=sharded", worlds, 1);
   check_worlds(NULL, "strategy=dataparallel", worlds, 2);
+}
+
+/* Masked tokens, of which each example has other numbers. */
+static void bert_too(void **state) {
+  built_in = "bert-tiny mask=0.4";
+  check_worlds(NULL, "strategy=allreduce", worlds, RONDE__COUNT(worlds));
+  check_worlds(NULL, "strategy=sharded", worlds, 2);
+  check_worlds(NULL, "strategy=ps-sync servers=2", worlds, 1);
+  check_worlds(NULL, "strategy=dataparallel", worlds, 2);
+  observed planned = train(NULL, 14, "epochs=2 lr=0.1 batch=5"),
+           eager = train(NULL, 14, "epochs=2 lr=0.1 batch=5 exec=eager"),
+           unmasked = train(NULL, 14, "epochs=2 lr=0.1 batch=5 mask=0");
+  assert_true(bits_equal(&planned, &eager));
+  assert_true(planned.loss[0] != unmasked.loss[0]);
+  free(planned.weights), free(eager.weights), free(unmasked.weights);
+  built_in = "gpt-tiny";
 }
 
 /* Of micro-batches each has labels of its own, but the weight is the step's: the bits are those of one worker. */
@@ -298,6 +317,7 @@ int main(void) {
       cmocka_unit_test(a_step_of_many_is_a_step_of_one),
       cmocka_unit_test(recurrent_layers_too),
       cmocka_unit_test(the_transformer_too),
+      cmocka_unit_test(bert_too),
       cmocka_unit_test(stages_have_the_bits_of_one_worker),
       cmocka_unit_test(eager_passes_have_the_bits_of_the_plan),
       cmocka_unit_test(a_predictor_takes_tokens),

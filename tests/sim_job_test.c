@@ -183,9 +183,34 @@ static void test_who_stops_is_named(void **state) {
   json_decref(waited);
 }
 
+static void test_who_goes_on_records_who_is_lost(void **state) {
+  write_lan("die rank 1 at 5ms\n");
+  json_t *run = train_well(SIM "workers=3 local-batch=4 steps=50 strategy=ps-async");
+  const json_t *lost = json_at(run, "lost_workers");
+  assert_int_equal(json_array_size(lost), 1);
+  assert_true(real_at(run, "lost_workers.0.rank") == 1 && json_is_null(json_at(run, "lost_workers.0.at")));
+  assert_true(fabs(real_at(run, "lost_workers.0.after_s") + real_at(run, "setup_s") - 0.005) < 1e-4);
+  assert_string_equal(text_at(run, "lost_workers.0.host"), "1");
+  assert_string_equal(text_at(run, "config.on-loss"), "continue");
+  assert_string_equal(text_at(run, "status"), "completed");
+  json_decref(run);
+  run = train_well(SIM "sim-spans=none workers=3 local-batch=4 steps=500 strategy=ps-async");
+  assert_int_equal(json_array_size(json_at(run, "lost_workers")), 1);
+  json_decref(run);
+  assert_int_equal(train(SIM "workers=3 local-batch=4 steps=500 strategy=ps-async on-loss=stop", NULL), RONDE_E_LOST);
+  write_lan("");
+  run = train_well(SIM "workers=3 local-batch=4 strategy=ps-async");
+  assert_int_equal(json_array_size(json_at(run, "lost_workers")), 0);
+  json_decref(run);
+}
+
 static const struct {
   const char *options, *said;
 } refused[] = {
+    {SIM "workers=3 batch=12 on-loss=continue", "with this strategy no step can be made without all ranks"},
+    {SIM "workers=3 batch=12 on-loss=restart out=FOLDER/r", "only ranks that are processes can be started again"},
+    {"transport=threads workers=3 batch=12 strategy=ps-async on-loss=continue", "are not lost one by one"},
+    {SIM "workers=3 batch=12 strategy=ps-async servers=3 on-loss=continue", "every rank has a server"},
     {"transport=sim workers=2 batch=12", "--transport sim: --sim-net FILE is needed"},
     {"transport=threads workers=2 batch=12 sim-net=FOLDER/lan", "--sim-net"},
     {"batch=12 sim-spans=none", "--sim-spans"},
@@ -217,6 +242,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_runs_repeat, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_what_is_executed_has_real_results, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_who_stops_is_named, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_who_goes_on_records_who_is_lost, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_what_has_no_effect_is_refused, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

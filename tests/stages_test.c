@@ -4,6 +4,7 @@
 #include "strategy/neighbours.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 enum { MAX_STAGES = 4, MICRO_BATCHES = 4, EXAMPLES = 7 };
 static const int64_t sizes[MICRO_BATCHES] = {2, 2, 2, 1};
@@ -28,10 +29,24 @@ static ronde__net_batch micro_batch(const rank *r, int i) {
   return batch;
 }
 
+static _Atomic int n_expected; /* forward passes whose inputs were asked for before */
+
+/* In front of forward i: the next forward of every pass, as long as one after the other can be expected. */
+static ronde_status expect(const rank *r, ronde__pass **passes, int i, int *next) {
+  bool any = true;
+  for (*next = *next > i ? *next : i; *next < i + r->n_passes && *next < MICRO_BATCHES && any; *next += any) {
+    RONDE_TRY(ronde__pass_expect(passes[*next % r->n_passes], sizes[*next], &any));
+    n_expected += any && r->neighbours.rank_of[RONDE__IN_FRONT] >= 0;
+  }
+  return RONDE_OK;
+}
+
 /* Source: Narayanan et al., "PipeDream", 2019. */
 static ronde_status in_turns(rank *r, ronde__pass **passes) {
+  int next = 0;
   for (int i = 0; i < MICRO_BATCHES + r->n_passes; i++) {
     int back = i - r->n_passes;
+    if (i < MICRO_BATCHES && r->neighbours.transport) RONDE_TRY(expect(r, passes, i, &next));
     if (back >= 0 && back < MICRO_BATCHES) RONDE_TRY(ronde__pass_backward(passes[i % r->n_passes], back > 0, NULL));
     if (i >= MICRO_BATCHES) continue;
     ronde__net_batch batch = micro_batch(r, i);
@@ -71,6 +86,7 @@ static ronde_status open_rank(rank *r, const ronde_graph *graph, const examples 
   for (int64_t i = 0; i < EXAMPLES * r->outputs; i++) r->predictions[i] = r->predicted[i] = NAN;
   ronde__net_options options = {
       .compute = {.kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM}, .training = true, .stage = *stage};
+  options.keeps_turned = stage->end > 0; /* the whole has none, and the same bits */
   RONDE_TRY(ronde__net_create(graph, &options, &r->net));
   assert_int_equal(ronde__net_init(r->net, 7), RONDE_OK);
   return RONDE_OK;
@@ -184,13 +200,49 @@ static ronde_status receive_more(void *user, ronde__side side, int message, floa
   return RONDE_OK;
 }
 
+/* What is expected is changed when it has been waited for. */
+static _Thread_local struct {
+  void *under_way;
+  float *x;
+} changed[MICRO_BATCHES];
+
+static ronde_status expect_more(void *user, ronde__side side, int message, float *x, size_t n, void **under_way_out) {
+  const ronde__neighbour_ranks *r = user;
+  ronde__neighbour_ranks own;
+  int i = 0;
+  ronde__neighbour_ranks_set(&own, r->transport, NULL, r->rank_of[RONDE__IN_FRONT], r->rank_of[RONDE__BEHIND]);
+  RONDE_TRY(own.messages.expect(&own, side, message, x, n, under_way_out));
+  while (changed[i].under_way) i++;
+  changed[i].under_way = side == tampered_side ? *under_way_out : NULL;
+  changed[i].x = x;
+  return RONDE_OK;
+}
+
+static ronde_status wait_more(void *user, void **under_way) {
+  const ronde__neighbour_ranks *r = user;
+  ronde__neighbour_ranks own;
+  void *waited = *under_way;
+  ronde__neighbour_ranks_set(&own, r->transport, NULL, r->rank_of[RONDE__IN_FRONT], r->rank_of[RONDE__BEHIND]);
+  RONDE_TRY(own.messages.wait(&own, under_way));
+  for (int i = 0; i < MICRO_BATCHES && waited; i++) {
+    if (changed[i].under_way != waited) continue;
+    changed[i].under_way = NULL;
+    changed[i].x[0] += 0.01f;
+  }
+  return RONDE_OK;
+}
+
 /* cuts [n_stages + 1], from 0 to the number of nodes. Whether there can be such stages. */
 static bool check_cuts(const ronde_graph *graph, const examples *e, rank *whole, const int *cuts, int n_stages) {
   rank ranks[MAX_STAGES] = {0};
   bool made = true;
   open_transports(ranks, n_stages);
   for (int s = 0; s < n_stages; s++) {
-    if (is_planted) ranks[s].neighbours.messages.receive = receive_more;
+    if (is_planted) {
+      ranks[s].neighbours.messages.receive = receive_more;
+      ranks[s].neighbours.messages.expect = expect_more;
+      ranks[s].neighbours.messages.wait = wait_more;
+    }
     ronde_status status =
         open_rank(&ranks[s], graph, e, &(ronde__stage){cuts[s], cuts[s + 1], &ranks[s].neighbours.messages});
     ranks[s].n_passes = n_stages - s;
@@ -256,6 +308,7 @@ static ronde_graph *graph_of_model(const char *name) {
 static void built_in_networks(void **unused) {
   assert_true(check_graph("lenet5", graph_of_model("lenet5"), 1, false) > 6);
   assert_true(check_graph("resnet18-cifar", graph_of_model("resnet18-cifar"), 13, false) > 3);
+  assert_true(n_expected > 0);
 }
 
 static void what_arrives_changed_is_seen(void **unused) {

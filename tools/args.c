@@ -244,8 +244,14 @@ static ronde_status read_all(parser *p) {
   return RONDE_OK;
 }
 
+/* Of an option that makes lists of others; "" where the verb has none. */
+static const char *list_of(const parser *p, const char *name) {
+  const char *list = p->verb->has_axes ? ronde_config_get(p->call->config, name) : NULL;
+  return list ? list : "";
+}
+
 static ronde_status expand_strategies(parser *p) {
-  const char *list = p->verb->has_axes ? ronde_config_get(p->call->config, "strategies") : "";
+  const char *list = list_of(p, "strategies");
   ronde_option option;
   return *list && find_option(p->verb, "strategy", &option) ? add_axis(p, &option, list) : RONDE_OK;
 }
@@ -270,7 +276,7 @@ static ronde_status check_scaling(const char *list, int64_t *most_out) {
  * as it has among the most. */
 static ronde_status expand_scaling(parser *p) {
   tool_call *call = p->call;
-  const char *list = p->verb->has_axes ? ronde_config_get(call->config, "scaling") : "";
+  const char *list = list_of(p, "scaling");
   ronde_option workers, scaling;
   int64_t most = 0;
   if (!*list) return RONDE_OK;

@@ -38,6 +38,7 @@ static const audit_field fields[] = {
     {"repeat", ""},
     {"drop-last", ""},
     {"val-split", ""},
+    {"train-examples", ""},
     {"augment", ""},
     {"normalize", ""},
     {"resize", ""},
@@ -70,7 +71,7 @@ static const audit_field fields[] = {
     {"threads", ""},
     {"threads_per_worker", "|threads|"},
     {"cores", "|hosts|"},
-    {"hosts", "|hosts|"},
+    {"hosts", OF_WORKERS "hosts|"},
     {"isa", "|system|"},
     {"simulated", "|transport|"},
     {"host_is_busy", ""},
@@ -89,12 +90,30 @@ static const char *batch_norm_of(const json_t *run) {
   const json_t *ops = json_object_get(run, "ops"), *row;
   bool is_whole = json_is_true(json_object_get(json_object_get(run, "config"), "sync-bn"));
   size_t i;
+  const char *said = tool_string(json_object_get(run, "model"), "batch_norm"); /* other systems have other rules */
+  if (*said) return said;
   json_array_foreach((json_t *)ops, i, row) {
     if (!strstr(tool_string(row, "op"), "batch_norm")) continue;
     return is_whole ? "statistics of the whole batch, unbiased running variance"
                     : "statistics of a worker's part, unbiased running variance";
   }
   return "none";
+}
+
+/* Those of its workers, each once. */
+static json_t *hosts_of(const json_t *run) {
+  json_t *hosts = json_array(), *row;
+  const char *last = "";
+  size_t i, k;
+  json_array_foreach(json_object_get(run, "workers"), i, row) {
+    const char *host = tool_string(row, "host");
+    bool is_new = *host && strcmp(host, last) != 0 && strcmp(tool_string(row, "role"), "worker") == 0;
+    for (k = 0; is_new && k < json_array_size(hosts); k++)
+      is_new = strcmp(json_string_value(json_array_get(hosts, k)), host) != 0;
+    if (is_new) json_array_append_new(hosts, json_string(host));
+    last = host;
+  }
+  return hosts;
 }
 
 static const char *asked_threads(const json_t *command) {
@@ -128,7 +147,6 @@ json_t *tool_audit_of_run(const json_t *run, const json_t *command, const char *
                 {"threads_per_worker", "world", "threads_per_worker"},
                 {"simulated", "world", "simulated"},
                 {"cores", "machine", "cores"},
-                {"hosts", "machine", "hosts"},
                 {"isa", "machine", "isa"}};
   const json_t *config = json_object_get(run, "config");
   json_t *audit = json_object();
@@ -137,6 +155,7 @@ json_t *tool_audit_of_run(const json_t *run, const json_t *command, const char *
   for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
     copy(audit, others[i].field, json_object_get(run, others[i].section), others[i].key);
   copy(audit, "version", run, "version");
+  json_object_set_new(audit, "hosts", hosts_of(run));
   json_object_set_new(audit, "batch_norm", json_string(batch_norm_of(run)));
   json_object_set_new(audit, "threads", json_string(asked_threads(command)));
   json_object_set_new(audit, "clock", json_string(clock));

@@ -8,6 +8,13 @@
 
 enum { TOOL_MAX_WORDS = 3, TOOL_MAX_AXES = 4, TOOL_MAX_VALUES = 16, TOOL_LINE = 1024, TOOL_SHOWN = 84 };
 
+/* Hands on what is not RONDE_OK. */
+#define TOOL_TRY(expr)                           \
+  do {                                           \
+    ronde_status tool_try_status = (expr);       \
+    if (tool_try_status) return tool_try_status; \
+  } while (0)
+
 /* An option that was given several values: each makes a case. */
 typedef struct tool_axis {
   const char *name; /* owned by the library */
@@ -70,6 +77,7 @@ ronde_status tool_manual(const tool_call *call);
 ronde_status tool_bench_collectives(const tool_call *call);
 ronde_status tool_bench_step(const tool_call *call);
 ronde_status tool_bench_kernels(const tool_call *call);
+ronde_status tool_bench_batches(const tool_call *call);
 ronde_status tool_bench_study(const tool_call *call);
 ronde_status tool_report(const tool_call *call);
 
@@ -161,6 +169,7 @@ bool tool_is_ours(void);
 void tool_mark_begin(void);
 void tool_mark_joined(void *user);
 void tool_mark_lost(void *user, int64_t resumed_step, int64_t step);
+void tool_mark_without(void *user, int rank);
 void tool_mark_end(int code);
 
 /* ---- launch.c: training by several processes ------------------------------------------------------------------- */

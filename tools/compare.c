@@ -40,8 +40,7 @@ static bool is_same_command(const json_t *command, const json_t *other) {
   return is_same;
 }
 
-/* Whether the folder holds a run of this command that has completed, by this build: then it need not be made again. */
-static bool is_done(const char *folder, const json_t *command, bool is_peer, json_t **run_out) {
+bool tool_case_is_done(const char *folder, const json_t *command, bool is_peer, json_t **run_out) {
   char path[4500];
   snprintf(path, sizeof path, "%s/run.json", folder);
   json_t *run = json_load_file(path, 0, NULL);
@@ -86,7 +85,7 @@ static ronde_status run_case(comparison *c, int index, int round) {
   double others = NAN;
   ronde_status status = tool_case_command(c->call, one, folder, &command);
   if (status) return status;
-  bool was_done = c->goes_on && is_done(folder, command, one->peer, &run);
+  bool was_done = c->goes_on && tool_case_is_done(folder, command, one->peer, &run);
   if (!was_done) status = run_watched(command, folder, c->goes_on, &run, &others);
   else c->n_taken_over++;
   if (one->peer && round == 0 && status == RONDE_E_INTERNAL) { /* other systems crash now and then */

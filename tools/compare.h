@@ -35,6 +35,9 @@ ronde_status tool_cases_find(const tool_call *call, tool_cases *cases);
 void tool_cases_end(tool_cases *cases);
 /* Sets the call's options to those of the case. folder: of its run; NULL: a dry run. */
 ronde_status tool_case_command(const tool_call *call, const tool_case *one, const char *folder, json_t **command_out);
+/* `ronde train` with all options that the call has now which are not at their defaults. Those of the environment are among
+ * them, so the command is the whole of it. folder NULL: a dry run. */
+json_t *tool_train_command(const tool_call *call, const char *folder);
 /* The same for a peer, of the options that the call has in its first case. folder: of its run. */
 json_t *tool_peer_command(const tool_call *call, const tool_case *one, const char *folder);
 /* compare_peers.c: the i-th system of a peer of --peers ("mxnet": "mxnet-sync"); NULL past the end. */
@@ -52,6 +55,10 @@ void tool_peers_audit(ronde_measurement *record, const tool_cases *cases);
 ronde_status tool_case_run(const json_t *command, FILE *errors, json_t **said_out);
 /* The same, where its failure is no failure of ours. why [bytes]: where it failed, the error that it ended with. */
 ronde_status tool_case_try(const json_t *command, json_t **said_out, char *why, size_t bytes);
+
+/* compare.c: whether the folder holds a run of this command that has completed, by this build: then it need not be made
+ * again. */
+bool tool_case_is_done(const char *folder, const json_t *command, bool is_peer, json_t **run_out);
 
 void tool_case_end(tool_case *one);
 

@@ -78,9 +78,7 @@ static bool is_ours(const char *option) {
   return strcmp(option, "out") == 0 || strcmp(option, "save-last") == 0 || strcmp(option, "dry-run") == 0;
 }
 
-/* `ronde train` with all options of the case that is set which are not at their defaults. Those of the environment are
- * among them, so the command is the whole of it. folder NULL: a dry run. */
-static json_t *command_of(const tool_call *call, const char *folder) {
+json_t *tool_train_command(const tool_call *call, const char *folder) {
   json_t *command = json_pack("[s, s]", "ronde", "train");
   ronde_option option;
   for (int i = 0; ronde_config_option("train", i, &option); i++) {
@@ -101,7 +99,7 @@ json_t *tool_peer_command(const tool_call *call, const tool_case *one, const cha
   enum { OURS = 2, BEHIND = 3 }; /* `ronde train`; --dry-run --json --quiet */
   const char *peers = ronde_config_get(call->config, "peers-dir");
   char self[4400] = "ronde";
-  json_t *words = command_of(call, NULL), *command;
+  json_t *words = tool_train_command(call, NULL), *command;
   tool_self_path(self, sizeof self);
   command = json_pack("[o, o, o, o, o, s, s]",
                       json_sprintf("%s/%.*s/bin/python", peers, (int)strcspn(one->peer, "-"), one->peer),
@@ -118,7 +116,7 @@ ronde_status tool_case_command(const tool_call *call, const tool_case *one, cons
     *command_out = tool_peer_command(call, one, folder);
     return RONDE_OK;
   }
-  if (!status) *command_out = command_of(call, folder);
+  if (!status) *command_out = tool_train_command(call, folder);
   return status;
 }
 

@@ -169,5 +169,6 @@ ronde_hooks tool_hooks(bool progress, int64_t log_every) {
                        .cancel = is_job_cancelled,
                        .joined = tool_mark_joined,
                        .lost = tool_mark_lost,
+                       .left_out = tool_mark_without,
                        .restarts = getenv(TOOL_RESTARTS)};
 }

@@ -219,6 +219,7 @@ ronde_status tool_launch(const tool_call *call) {
       .code = -1,
       .grace_s = tool_seconds(call, "grace"),
       .timeout_s = tool_seconds(call, "timeout"),
+      .goes_on = ronde_config_goes_on(call->config),
       .restarts = is_given(call, "on-loss") && !strcmp(ronde_config_get(call->config, "on-loss"), "restart"),
       .out = is_given(call, "out") ? ronde_config_get(call->config, "out") : NULL};
   tool_hosts hosts;

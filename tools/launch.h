@@ -12,6 +12,7 @@
 #define TOOL_MARK_BEGIN "begin "
 #define TOOL_MARK_JOINED "joined"
 #define TOOL_MARK_LOST "lost "
+#define TOOL_MARK_WITHOUT "without "
 #define TOOL_MARK_END "end "
 #define TOOL_MPIRUN "mpirun.openmpi"
 /* In the environment of mpirun and of all that it starts. */
@@ -25,7 +26,7 @@ typedef struct tool_stream {
 
 typedef struct tool_rank {
   bool begun, ended;
-  bool gone; /* its process has ended, as mpirun or the system says */
+  bool gone; /* its process has ended, as mpirun or the system says, or the others go on without it */
   pid_t pid; /* where it runs on this host, else 0, */
   int end;   /* and then a descriptor that knows how it ended (pidfd), or -1 */
   int code;  /* once it has ended */
@@ -49,6 +50,7 @@ typedef struct tool_launched {
   int n_ranks, n_begun, n_ended;
   tool_rank *ranks; /* [n_ranks] */
   double grace_s, timeout_s;
+  bool goes_on;     /* once all had joined others than rank 0 may be lost: how it ends is what rank 0 says */
   bool restarts;    /* survivors of a loss may be saving, */
   bool joined;      /* if all had joined */
   const char *out;  /* the run's folder, or NULL */

@@ -47,6 +47,13 @@ void tool_mark_lost(void *user, int64_t resumed_step, int64_t step) {
   fflush(stderr);
 }
 
+void tool_mark_without(void *user, int rank) {
+  (void)user;
+  if (!tool_is_ours()) return;
+  fprintf(stderr, TOOL_MARK TOOL_MARK_WITHOUT "%d\n", rank);
+  fflush(stderr);
+}
+
 void tool_mark_end(int code) {
   if (!tool_is_ours()) return;
   fflush(stdout);

@@ -41,6 +41,9 @@ json_t *report_picture(json_t *part, const char *chart, const char *title, const
 void report_table(json_t *picture, const json_t *rows, const tool_column *columns, int n);
 /* Its samples: each a number of a round of a case, as far as they fit; says how many there are where they do not. */
 void report_samples(json_t *picture, const json_t *cases, const char *figure, double scale, const char *unit);
+/* A bound ("low", "high") of a figure as pictures draw it: four times the median away at most, so that a wide interval does not
+ * squeeze all others; the median where there is no interval. Tables have it whole. */
+double report_bound(const json_t *figure, const char *bound);
 void report_command(json_t *part, const char *name, const json_t *command);
 void report_environment(json_t *part, const char *name, const char *value);
 /* Of a run's or a measurement's record: machine, version, date, clock, load. */
@@ -63,6 +66,8 @@ void report_add_runs(json_t *page, const char *const *names, const char *const *
 /* Pictures within a part: the operators of runs; their loss and accuracy over steps and time. */
 void report_operators(json_t *part, const char *const *names, json_t *const *runs, int n);
 void report_curves(json_t *part, const char *const *names, const char *const *folders, json_t *const *runs, int n);
+/* report_batches.c: steps to a target over batch sizes, where a record has them. */
+void report_batches(json_t *part, const json_t *bench);
 /* report_suite.c: the groups of a suite, each by its own bench.json. */
 void report_add_suite(json_t *page, const report_source *source);
 

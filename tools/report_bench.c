@@ -20,10 +20,8 @@ static bool has(const json_t *cases, const char *name) {
   }
   return false;
 }
-/* Of the interval; without one, the figure itself. */
 static double bound_of(const json_t *one, const char *bound) {
-  double value = figure(one, "times_as_fast", bound);
-  return isfinite(value) ? value : median(one, "times_as_fast");
+  return report_bound(json_object_get(one, "times_as_fast"), bound);
 }
 
 /* ---- the answer ------------------------------------------------------------------------------------------------------ */
@@ -151,6 +149,7 @@ char *report_answer(const json_t *bench) {
     fprintf(out, "These cases are not ranked, because they are not the same work: %s.",
             tool_string(json_array_get(differences, 0), "text"));
   else if (json_is_true(json_object_get(bench, "ranked")) && json_array_size(cases) > 1) put_ranking(out, bench);
+  else if (json_object_get(bench, "regimes")) fputs(tool_string(json_object_get(bench, "regimes"), "text"), out);
   else if (median(bench, "step_s") > 0) put_kernels(out, bench);
   else if (has(cases, "time_s")) put_collectives(out, bench);
   else if (json_array_size(cases) == 1) {
@@ -197,9 +196,10 @@ static void add_speed(json_t *part, const json_t *bench, const json_t *cases) {
   }
   char about[512];
   if (is_ranked)
-    snprintf(about, sizeof about,
-             "Compared with %s by %s; lines are 95 %% intervals, right of the dashed line is faster.",
-             tool_string(json_array_get(cases, 0), "name"), tool_string(bench, "ranked_by"));
+    snprintf(
+        about, sizeof about,
+        "Compared with %s by %s; lines are 95 %% intervals (cut at four times), right of the dashed line is faster.",
+        tool_string(json_array_get(cases, 0), "name"), tool_string(bench, "ranked_by"));
   else snprintf(about, sizeof about, "Not ranked: %.400s", tool_string(bench, "not_ranked"));
   json_t *picture = report_picture(part, "speed", "Which case is the fastest", about, values);
   report_table(picture, cases, COLUMNS(columns));
@@ -288,9 +288,10 @@ static void add_scaling(json_t *part, const json_t *cases) {
                                           "low", 1, "high", 1, "ideal", 1));
   json_array_append_new(values, json_pack("{s:s, s:f, s:f, s:f, s:f, s:b}", "series", "ideal", "workers", most, "ratio",
                                           most, "low", most, "high", most, "ideal", 1));
-  json_t *picture =
-      report_picture(part, "scaling", "Scaling beside the ideal",
-                     "Strong: the same batch, divided among the workers. Weak: the same batch of each worker.", values);
+  json_t *picture = report_picture(part, "scaling", "Scaling beside the ideal",
+                                   "Strong: the same batch, divided among the workers. Weak: the same batch of each "
+                                   "worker. Lines are 95 % intervals (cut at four times).",
+                                   values);
   report_table(picture, cases, COLUMNS(columns));
   report_samples(picture, cases, "efficiency", 1, "by round");
 }
@@ -613,10 +614,11 @@ void report_add_bench(json_t *page, const json_t *record, const char *folder, co
       add_runs(part, cases, folder);
     }
   }
+  report_batches(part, bench);
   add_roofline(part, bench, cases);
   add_bandwidth(part, cases);
   add_left_out(part, bench);
-  if (trains) add_audit(part, bench, cases);
+  if (trains || json_object_get(bench, "regimes")) add_audit(part, bench, cases);
   report_command(part, "all of it", json_object_get(bench, "command"));
   json_array_foreach((json_t *)cases, i, one)
       report_command(part, tool_string(one, "name"), json_object_get(one, "command"));

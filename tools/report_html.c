@@ -19,6 +19,17 @@ static void put_text(FILE *out, const char *text) {
     }
 }
 
+/* A case's name ("strategy=allreduce,workers=2") may break behind a comma. */
+static void put_prose(FILE *out, const char *text) {
+  for (const char *end; (end = strchr(text, ',')); text = end + 1) {
+    char *piece = strndup(text, (size_t)(end - text) + 1);
+    if (piece) put_text(out, piece);
+    if (end[1] != ' ') fputs("<wbr>", out);
+    free(piece);
+  }
+  put_text(out, text);
+}
+
 static void put_element(FILE *out, const char *tag, const char *attributes, const char *text) {
   fprintf(out, "<%s%s>", tag, attributes);
   put_text(out, text);
@@ -26,8 +37,11 @@ static void put_element(FILE *out, const char *tag, const char *attributes, cons
 }
 
 static void put_list(FILE *out, const json_t *texts, const char *tag, const char *attributes) {
-  for (size_t i = 0; i < json_array_size(texts); i++)
-    put_element(out, tag, attributes, json_string_value(json_array_get(texts, i)));
+  for (size_t i = 0; i < json_array_size(texts); i++) {
+    fprintf(out, "<%s%s>", tag, attributes);
+    put_prose(out, json_string_value(json_array_get(texts, i)));
+    fprintf(out, "</%s>\n", tag);
+  }
 }
 
 /* JSON within a script element: a '<' in a string could end it. */

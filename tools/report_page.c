@@ -95,6 +95,12 @@ void report_samples(json_t *picture, const json_t *cases, const char *figure, do
                                 "numbers", 0, 0, 0, 0, "rows", rows));
 }
 
+double report_bound(const json_t *figure, const char *bound) {
+  const double MOST = 4;
+  double median = tool_number(figure, "median"), value = tool_number(figure, bound);
+  return isfinite(value) ? fmin(fmax(value, median / MOST), MOST * median) : median;
+}
+
 /* As a shell would read it. */
 static void put_word(FILE *out, const char *word) {
   static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%";

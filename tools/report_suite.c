@@ -80,6 +80,16 @@ static void say_answer(json_t *page, json_t *tallies, int n_groups) {
                n_groups);
 }
 
+/* What counts of steps over batch sizes say: they are no race, and have an answer of their own. */
+static void say_regimes(json_t *page, const json_t *groups, const report_source *of) {
+  const json_t *group;
+  size_t i;
+  json_array_foreach((json_t *)groups, i, group) {
+    const char *text = tool_string(json_object_get(of[i].bench, "regimes"), "text");
+    if (*text) report_say(page, "answer", "%s: %s", tool_string(group, "title"), text);
+  }
+}
+
 /* ---- the table -------------------------------------------------------------------------------------------------------- */
 
 static json_t *row_of(const json_t *group, const json_t *bench, const json_t *one) {
@@ -99,6 +109,12 @@ static void add_group(json_t *rows, json_t *tallies, const json_t *group, const 
         rows, json_pack("{s:s, s:s, s:o}", "group", tool_string(group, "title"), "name", "-", "state",
                         json_sprintf("%s%s%s", tool_string(group, "status"), *tool_string(group, "reason") ? ": " : "",
                                      tool_string(group, "reason"))));
+    return;
+  }
+  const json_t *regimes = json_object_get(bench, "regimes");
+  if (regimes) { /* its batches are no race, and have a table of their own */
+    json_array_append_new(rows, json_pack("{s:s, s:s, s:s}", "group", tool_string(group, "title"), "name",
+                                          "steps to a target", "state", tool_string(regimes, "text")));
     return;
   }
   json_array_foreach((json_t *)cases, i, one) {
@@ -139,16 +155,19 @@ static void add_summary(json_t *part, const json_t *rows) {
   size_t i;
   json_array_foreach((json_t *)rows, i, row) {
     const json_t *ratio = json_object_get(row, "times_as_fast");
-    double median = tool_number(ratio, "median"), low = tool_number(ratio, "low"), high = tool_number(ratio, "high");
+    double median = tool_number(ratio, "median");
     if (!isfinite(median) || json_is_true(json_object_get(row, "is_first"))) continue;
     json_array_append_new(
         values, json_pack("{s:o, s:f, s:f, s:f}", "case",
                           json_sprintf("%s\n%s", tool_string(row, "group"), tool_string(row, "name")), "ratio", median,
-                          "low", isfinite(low) ? low : median, "high", isfinite(high) ? high : median));
+                          "low", report_bound(ratio, "low"), "high", report_bound(ratio, "high")));
   }
   report_table(
-      report_picture(part, "speeds", "All comparisons of the suite",
-                     "Each case beside the first one of its comparison; times of phases in ms a step.", values),
+      report_picture(
+          part, "speeds", "All comparisons of the suite",
+          "Each case beside the first one of its comparison, with 95 % intervals (cut at four times); times of "
+          "phases in ms a step.",
+          values),
       rows, COLUMNS(columns));
 }
 
@@ -272,6 +291,7 @@ void report_add_suite(json_t *page, const report_source *source) {
     json_decref(bench);
   }
   say_answer(page, tallies, (int)n);
+  if (of) say_regimes(page, groups, of);
   if (of) warn_of_load(page, of, n);
   add_texts(page, part, source->suite);
   add_summary(part, rows);

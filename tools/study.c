@@ -1,5 +1,5 @@
 /* ronde bench replicas, techniques, execution, clusters: a suite is a grid of comparisons (tools/suites/NAME.json), each of
- * which is a `ronde compare` or a `ronde bench step` of its own folder. What was done is in suite.json as soon as it is
+ * which is a `ronde compare`, a `ronde bench step` or a `ronde bench batches` of its own folder. What was done is in suite.json as soon as it is
  * done, so that the same command goes on where it was broken off; the report is written at the end. */
 #include "compare.h"
 #include "embed.h"
@@ -77,11 +77,22 @@ static const char *peers_of(const study *s, const json_t *block, char peers[256]
   return peers;
 }
 
+/* The value of an option ("--model=") in a command; "" where there is none. */
+static const char *word_of(const json_t *command, const char *option) {
+  size_t n = strlen(option);
+  for (size_t i = 0; i < json_array_size(command); i++) {
+    const char *word = json_string_value(json_array_get(command, i));
+    if (strncmp(word, option, n) == 0) return word + n;
+  }
+  return "";
+}
+
 /* Options of the call that go on to each comparison. */
 static void add_own_options(const study *s, const json_t *block, json_t *command) {
   bool is_step = strcmp(tool_string(block, "verb"), "bench step") == 0;
   const char *threads = study_option(s, "threads"), *hosts = study_option(s, "hosts");
-  json_array_append_new(command, json_sprintf("--rounds=%s", study_option(s, "rounds")));
+  if (!*word_of(command, "--rounds=") || ronde_config_is_given(s->call->config, "rounds"))
+    json_array_append_new(command, json_sprintf("--rounds=%s", study_option(s, "rounds")));
   if (strcmp(threads, "0") != 0) json_array_append_new(command, json_sprintf("--threads=%s", threads));
   else if (is_step) json_array_append_new(command, json_string("--threads=1"));
   if (hosts && *hosts && !is_step) json_array_append_new(command, json_sprintf("--hosts=%s", hosts));
@@ -102,13 +113,22 @@ static const json_t *data_of(const study *s, const char *name) {
   return NULL;
 }
 
-/* `ronde compare` of a block, with a value of each thing that varies; without --out. data NULL: it needs none. */
+/* "ronde" and the words of a verb. */
+static json_t *begin_command(const char *verb) {
+  json_t *command = json_pack("[s]", "ronde");
+  for (size_t n; *verb; verb += n + (verb[n] == ' ')) {
+    n = strcspn(verb, " ");
+    json_array_append_new(command, json_stringn(verb, n));
+  }
+  return command;
+}
+
+/* The command of a block, with a value of each thing that varies; without --out. data NULL: it needs none. */
 static json_t *command_of(const study *s, const json_t *block, const json_t *values, const char *data) {
   const char *verb = tool_string(block, "verb"), *field;
   const json_t *options = json_object_get(json_object_get(block, "options"), s->size),
                *set = data_of(s, tool_string(block, "data"));
-  json_t *command = strcmp(verb, "compare") == 0 ? json_pack("[s, s]", "ronde", "compare")
-                                                 : json_pack("[s, s, s]", "ronde", "bench", "step");
+  json_t *command = begin_command(verb);
   json_t *value;
   json_object_foreach((json_t *)values, field, value)
       json_array_append_new(command, json_sprintf("--%s=%s", field, json_string_value(value)));
@@ -136,8 +156,10 @@ static void add_group(study *s, const json_t *block, json_t *values) {
   char peers[256];
   if (json_object_get(block, "peers") && !*peers_of(s, block, peers)) return;
   json_t *command = command_of(s, block, values, *set ? data : NULL);
-  json_array_append_new(s->groups, json_pack("{s:s, s:s, s:s, s:o, s:s, s:s}", "name", name, "title", title, "folder",
-                                             name, "command", command, "status", "waiting", "reason", ""));
+  const json_t *seconds = json_object_get(json_object_get(block, "seconds"), s->size);
+  json_array_append_new(s->groups,
+                        json_pack("{s:s, s:s, s:s, s:o, s:s, s:s, s:O*}", "name", name, "title", title, "folder", name,
+                                  "command", command, "status", "waiting", "reason", "", "estimated_s", seconds));
 }
 
 /* Every combination of what a block varies; those of the last field stand beside each other. fields: those left. */
@@ -278,19 +300,13 @@ static json_t *finished_command(const study *s, const json_t *group, const char 
   return command;
 }
 
-static bool is_step_command(const json_t *group) {
+static bool is_compare(const json_t *group) {
   const char *verb = json_string_value(json_array_get(json_object_get(group, "command"), 1));
-  return verb && strcmp(verb, "bench") == 0;
+  return verb && strcmp(verb, "compare") == 0;
 }
 
-static const char *word_of(const json_t *group, const char *option) {
-  const json_t *command = json_object_get(group, "command");
-  size_t n = strlen(option);
-  for (size_t i = 0; i < json_array_size(command); i++) {
-    const char *word = json_string_value(json_array_get(command, i));
-    if (strncmp(word, option, n) == 0) return word + n;
-  }
-  return "";
+static const char *option_of(const json_t *group, const char *option) {
+  return word_of(json_object_get(group, "command"), option);
 }
 
 /* The last group before this one that trains the same network by the same block: what a step of it takes is known. */
@@ -298,17 +314,17 @@ static const json_t *find_alike(const study *s, size_t index) {
   const json_t *group = json_array_get(s->groups, index);
   for (size_t i = 0; i < index; i++) {
     const json_t *other = json_array_get(s->groups, i);
-    if (is_step_command(other) == is_step_command(group) &&
-        strcmp(word_of(other, "--model="), word_of(group, "--model=")) == 0 &&
-        strcmp(word_of(other, "--padding="), word_of(group, "--padding=")) == 0 &&
-        strcmp(word_of(other, "--data="), word_of(group, "--data=")) == 0 &&
+    if (is_compare(other) == is_compare(group) &&
+        strcmp(option_of(other, "--model="), option_of(group, "--model=")) == 0 &&
+        strcmp(option_of(other, "--padding="), option_of(group, "--padding=")) == 0 &&
+        strcmp(option_of(other, "--data="), option_of(group, "--data=")) == 0 &&
         isfinite(tool_number(other, "estimated_s")))
       return other;
   }
   return NULL;
 }
 
-static double repeats_of(const json_t *group) { return fmax(1, strtod(word_of(group, "--repeat="), NULL)); }
+static double repeats_of(const json_t *group) { return fmax(1, strtod(option_of(group, "--repeat="), NULL)); }
 
 /* About how long a group takes: from dry runs of its cases, which also find that it cannot be run. */
 static ronde_status estimate(study *s, size_t index) {
@@ -317,8 +333,9 @@ static ronde_status estimate(study *s, size_t index) {
   static const char *const dry[] = {"--dry-run"};
   const json_t *alike = find_alike(s, index);
   double seconds = STEP_S;
+  if (json_object_get(group, "estimated_s")) return RONDE_OK; /* the suite says it */
   if (alike) seconds = tool_number(alike, "estimated_s") * repeats_of(group) / repeats_of(alike);
-  else if (!is_step_command(group)) {
+  else if (is_compare(group)) {
     char why[2048];
     json_t *command = finished_command(s, group, dry, 1);
     ronde_status status = tool_case_try(command, &plan, why, sizeof why);
@@ -350,7 +367,7 @@ static ronde_status run_group(study *s, json_t *group) {
   char out[4600], why[2048] = "";
   snprintf(out, sizeof out, "--out=%s/%s", s->out, tool_string(group, "folder"));
   const char *const more[] = {out, "--continue"};
-  json_t *command = finished_command(s, group, more, is_step_command(group) ? 1 : 2), *said = NULL;
+  json_t *command = finished_command(s, group, more, is_compare(group) ? 2 : 1), *said = NULL;
   double begin = tool_now_s();
   ronde_status status = tool_case_try(command, &said, why, sizeof why);
   json_decref(command);

@@ -55,6 +55,19 @@ static void say_results(const json_t *run) {
              tool_duration(tool_number(target, "train_s"), text));
 }
 
+static void say_losses(const json_t *run) {
+  const json_t *lost = json_object_get(run, "lost_workers"), *one;
+  char names[64] = "";
+  size_t i;
+  json_array_foreach(lost, i, one) {
+    size_t used = strlen(names);
+    snprintf(names + used, sizeof names - used, "%s%.0f", i ? ", " : "", tool_number(one, "rank"));
+  }
+  if (i)
+    tool_say("  %-10s  rank%s %s: the others have gone on without %s", "lost", i > 1 ? "s" : "", names,
+             i > 1 ? "them" : "it");
+}
+
 static void say_speed(const json_t *run) {
   const json_t *world = json_object_get(run, "world"), *totals = json_object_get(run, "totals");
   double workers = tool_number(world, "workers"), threads = tool_number(world, "threads_per_worker");
@@ -93,6 +106,7 @@ static void say_head(const json_t *run) {
   say_results(run);
   say_shares(run);
   say_speed(run);
+  say_losses(run);
 }
 
 static void say_phases(const json_t *run) {

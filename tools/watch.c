@@ -70,6 +70,7 @@ static void note_end(tool_launched *l, const char *words) {
   rank->ended = true;
   rank->code = code;
   l->n_ended++;
+  if (l->goes_on && number > 0 && code == 4) return; /* of its own loss, or of what rank 0 will say too */
   bool better = l->code <= 0 || (l->code == 4 && code != 4 && code != 0);
   if (l->code < 0 || (code != 0 && better)) l->code = code;
 }
@@ -84,9 +85,16 @@ static void note_lost(tool_launched *l, const char *words) {
   rank->step = step;
 }
 
+static void note_without(tool_launched *l, const char *words) {
+  tool_rank *rank = rank_of(l, (int)strtol(words, NULL, 10));
+  if (rank) rank->gone = true;
+}
+
 static void note_mark(tool_launched *l, const char *mark) {
   size_t begin = sizeof TOOL_MARK_BEGIN - 1, lost = sizeof TOOL_MARK_LOST - 1, end = sizeof TOOL_MARK_END - 1;
+  size_t without = sizeof TOOL_MARK_WITHOUT - 1;
   if (!strncmp(mark, TOOL_MARK_LOST, lost)) note_lost(l, mark + lost);
+  else if (!strncmp(mark, TOOL_MARK_WITHOUT, without)) note_without(l, mark + without);
   else if (!strncmp(mark, TOOL_MARK_BEGIN, begin)) note_begin(l, mark + begin);
   else if (!strncmp(mark, TOOL_MARK_END, end)) note_end(l, mark + end);
   else if (!strcmp(mark, TOOL_MARK_JOINED)) l->joined = true;
@@ -207,6 +215,19 @@ static void set_end(tool_launched *l, double after_s, tool_reason reason) {
   l->reason = reason;
 }
 
+/* By a rank's word, and not because it was asked to end. */
+static bool has_failed(const tool_launched *l) { return l->code > 0 && l->code < 128; }
+
+/* Those that are left have come to their end without the others. */
+static bool is_over(const tool_launched *l) { return l->goes_on && l->ranks[0].ended && !has_failed(l); }
+
+/* All that are left have ended, and mpirun alone may not know it. */
+static bool are_all_over(const tool_launched *l) {
+  bool all = is_over(l);
+  for (int i = 0; i < l->n_ranks; i++) all &= l->ranks[i].ended || l->ranks[i].gone;
+  return all;
+}
+
 /* What the others have, once one has ended otherwise than well: of a run that is to go on, the time to save. Ranks that
  * have not joined yet have nothing to save, and wait for the one that is gone. */
 static double last_words_s(const tool_launched *l) {
@@ -254,7 +275,7 @@ static void look_at_ranks(tool_launched *l) {
     const tool_rank *rank = &l->ranks[i];
     char state;
     unsigned long long pending;
-    if (rank->ended) continue;
+    if (rank->ended || (l->goes_on && l->joined && i > 0)) continue;
     if (rank->gone) set_end(l, last_words_s(l), TOOL_BY_FAILURE);
     if (rank->pid == 0) continue;
     if (!read_state(rank->pid, &state, &pending) || state == 'Z') set_end(l, last_words_s(l), TOOL_BY_FAILURE);
@@ -272,9 +293,6 @@ static void pass_requests_on(tool_launched *l) {
   if (l->stopped_s > 0) kill(l->mpirun, SIGCONT);
   set_end(l, l->n_begun < l->n_ranks ? 0 : n > 1 ? TOOL_AT_ONCE_S : l->grace_s + TOOL_GRACE_MARGIN_S, TOOL_BY_REQUEST);
 }
-
-/* By a rank's word, and not because it was asked to end. */
-static bool has_failed(const tool_launched *l) { return l->code > 0 && l->code < 128; }
 
 /* Whether the error that was printed names each rank that has not ended: such a one may have been killed before it could
  * say how it did. */
@@ -297,7 +315,7 @@ static bool is_explained(const tool_launched *l) { return l->code == 4 && l->err
 static void next_stage(tool_launched *l) {
   if (l->stage == TOOL_RUNS) {
     l->stage = TOOL_ABORTED;
-    l->end_by_s = tool_now_s() + (is_explained(l) ? TOOL_NAMED_ABORT_MS * 1e-3 : TOOL_ABORT_S);
+    l->end_by_s = tool_now_s() + (is_explained(l) || is_over(l) ? TOOL_NAMED_ABORT_MS * 1e-3 : TOOL_ABORT_S);
     kill(l->mpirun, SIGHUP);
     kill(l->mpirun, SIGCONT);
   } else {
@@ -312,6 +330,8 @@ static void oversee_mpirun(tool_launched *l) {
   look_at_ranks(l);
   pass_requests_on(l);
   if (has_failed(l)) set_end(l, is_explained(l) ? TOOL_NAMED_MS * 1e-3 : last_words_s(l), TOOL_BY_FAILURE);
+  else if (is_over(l) && l->n_ended < l->n_ranks)
+    set_end(l, are_all_over(l) ? TOOL_NAMED_MS * 1e-3 : TOOL_LAST_WORDS_S, TOOL_BY_FAILURE);
   else if (l->n_ended > 0) set_end(l, TOOL_END_TIMES * l->timeout_s, TOOL_BY_FAILURE);
   if (l->n_begun < l->n_ranks && tool_now_s() - l->begin_s > TOOL_START_TIMES * l->timeout_s)
     set_end(l, 0, TOOL_BY_START);
@@ -416,7 +436,7 @@ static void tell_said(tool_launched *l) {
     fputs(l->said, file);
     fclose(file);
   }
-  if (l->error_seen || *l->lost_host || l->stage != TOOL_RUNS) return;
+  if (l->error_seen || *l->lost_host || l->stage != TOOL_RUNS || is_over(l)) return;
   const char *at = l->said;
   for (int n = 0; *at && n < SHOWN_LINES; at += strcspn(at, "\n") + (at[strcspn(at, "\n")] != 0)) {
     int length = (int)strcspn(at, "\n");
@@ -459,6 +479,10 @@ static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
   char missing[512];
   bool all_ended = l->n_ended == l->n_ranks;
   tell_said(l);
+  if (is_over(l)) {
+    if (l->code && l->error_seen) tool_error_shown();
+    return l->code ? tool_status_of_exit(l->code) : RONDE_OK;
+  }
   bool by_us = l->stage != TOOL_RUNS && (!all_ended || l->reason == TOOL_BY_START || l->reason == TOOL_BY_STOP);
   if (tool_signal() && !all_ended && !has_failed(l) && (by_us || !l->killed_signal)) return conclude_interrupted(l);
   bool is_known = l->killed_signal && (is_explained(l) || l->reason == TOOL_BY_FAILURE);

@@ -4,7 +4,7 @@ measured as Ronde leaves its own (run.json, steps.jsonl), so that the same audit
 
     cluster.py --system NAME --ronde RONDE --out FOLDER -- OPTIONS of ronde train
 
-NAME: pytorch-ddp, tensorflow-mirrored, tensorflow-replicas (MirroredStrategy: one process with as many devices), tensorflow-ps,
+With --hosts the processes are started on those by ssh (cluster_hosts.py). NAME: pytorch-ddp, tensorflow-mirrored, tensorflow-replicas (MirroredStrategy: one process with as many devices), tensorflow-ps,
 mxnet-sync, mxnet-async. The workers start from the weights of `ronde init`
 and read the data as `ronde data convert` writes them, in their order, as --shuffle off has it. Options that a peer cannot follow
 are refused (exit 2). The phases: loading by the worker's own clock, forward, backward and update by the system's own profiler,
@@ -23,6 +23,9 @@ import sys
 import threading
 import time
 
+from cluster_hosts import Hosts, hosts_of_ranks
+from files import prepare, ronde
+
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 SYSTEMS = {
     "pytorch-ddp": ("pytorch_cluster.py", "allreduce"),
@@ -35,7 +38,7 @@ SYSTEMS = {
 STUCK_S = 120
 PHASES = ["load_s", "forward_s", "backward_s", "exchange_s", "wait_s", "update_s", "other_s"]
 # What a peer does not follow, as Ronde has it by default.
-DEFAULTS = {"normalize": "off", "shard": "static", "repeat": 1, "val-split": 0.0, "augment": "off", "nesterov": False,
+DEFAULTS = {"normalize": "off", "shard": "static", "repeat": 1, "val-split": 0.0, "train-examples": 0, "augment": "off", "nesterov": False,
             "weight-decay": 0.0, "clip": 0.0, "accumulate": 1, "lr-schedule": "constant", "warmup": 0, "label-smoothing": 0.0,
             "dropout": 0.0, "init": None, "freeze": None, "dtype": "f32", "wire": "f32", "sync-bn": False,
             "lr-scale-workers": False, "skip-bad-images": False, "target": None, "layout": "auto"}
@@ -44,14 +47,6 @@ DEFAULTS = {"normalize": "off", "shard": "static", "repeat": 1, "val-split": 0.0
 def refuse(text):
     print(f"ronde: error: {arguments.system}: {text}", file=sys.stderr, flush=True)
     sys.exit(2)
-
-
-def ronde(*words):
-    done = subprocess.run([arguments.ronde, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if done.returncode:
-        sys.stderr.write(done.stderr)
-        sys.exit(done.returncode)
-    return done.stdout
 
 
 def check(config):
@@ -64,26 +59,8 @@ def check(config):
         refuse(f"--optimizer {config['optimizer']}: it is measured with sgd or adam")
     if not config["cache"]:
         refuse("its data are decoded before it starts: --cache on")
-    if config["hosts"]:
-        refuse("its processes are started on this host only: leave out --hosts, and say --workers")
-
-
-def prepare(plan, folder):
-    """Weights and data, as all systems read them."""
-    config = plan["config"]
-    images = folder / "data"
-    stored = ["--resize", config["resize"]] if config["resize"] and config["data"].startswith("folder:") else []
-    ronde("data", "convert", config["data"], "-o", images, *stored, "--quiet")
-    import numpy
-
-    shape = numpy.load(images / "train_x.npy", mmap_mode="r").shape[1:]
-    if config["resize"] and not stored:
-        shape = (shape[0], *map(int, config["resize"].split("x")))
-    weights = folder / "weights.safetensors"
-    ronde("init", "--model", config["model"], "--classes", config["classes"], "--shape", "x".join(map(str, shape)),
-          *(["--padding", config["padding"]] if plan["padding"] else []), "--seed", config["seed"], "-o", weights,
-          "--quiet")
-    return images, weights, shape
+    if config["hosts"] and arguments.system == "tensorflow-replicas":
+        refuse("it is one process, on one host: leave out --hosts")
 
 
 def free_ports(n):
@@ -96,46 +73,64 @@ def free_ports(n):
     return ports
 
 
-def processes(spec):
-    """(role, environment) of each process; those that report come first, rank by rank."""
+def placed(workers):
+    """The host of each process, in the order of processes(). workers: those of the ranks; what is no worker is with the first."""
+    first = workers[0]
+    if arguments.system == "tensorflow-replicas":
+        return [first]
+    if arguments.system == "tensorflow-ps":
+        return [first, *workers, first]
+    return [*workers, first, first] if arguments.system.startswith("mxnet") else list(workers)
+
+
+def processes(spec, at):
+    """(role, environment) of each process; those that report come first, rank by rank. at: (address, port, interface) of each."""
     workers, system = spec["workers"], arguments.system
-    ports = free_ports(workers + 3)
     if system == "pytorch-ddp":
-        return [({"address": f"127.0.0.1:{ports[0]}", "rank": rank}, {"GLOO_SOCKET_IFNAME": "lo"}) for rank in range(workers)]
+        return [({"address": "%s:%d" % at[0][:2], "rank": rank}, {"GLOO_SOCKET_IFNAME": at[rank][2]}) for rank in range(workers)]
     if system == "tensorflow-replicas":
         return [({}, {})]
     if system.startswith("mxnet"):
-        root = {"DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": str(ports[0]), "DMLC_NUM_SERVER": "1",
-                "DMLC_NUM_WORKER": str(workers), "DMLC_INTERFACE": "lo"}
         roles = ["worker"] * workers + ["server", "scheduler"]
-        return [({"role": role}, dict(root, DMLC_ROLE=role)) for role in roles]
+        root = {"DMLC_PS_ROOT_URI": at[-1][0], "DMLC_PS_ROOT_PORT": str(at[-1][1]), "DMLC_NUM_SERVER": "1",
+                "DMLC_NUM_WORKER": str(workers)}
+        return [({"role": role}, dict(root, DMLC_ROLE=role, DMLC_NODE_HOST=address, DMLC_INTERFACE=iface))
+                for role, (address, _, iface) in zip(roles, at)]
     names = [("worker", workers)] if system == "tensorflow-mirrored" else [("chief", 1), ("worker", workers), ("ps", 1)]
-    at = iter(ports)
-    cluster = {kind: [f"127.0.0.1:{next(at)}" for _ in range(n)] for kind, n in names}
+    places = iter(at)
+    cluster = {kind: ["%s:%d" % next(places)[:2] for _ in range(n)] for kind, n in names}
     tasks = [{"type": kind, "index": i} for kind, n in names for i in range(n)]
     return [({"task": task}, {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}) for task in tasks]
+
+
+def n_reports(spec):
+    return 1 if arguments.system in ("tensorflow-ps", "tensorflow-replicas") else spec["workers"]
+
+
+def fail(text):
+    print(f"ronde: error: {arguments.system}: {text}", file=sys.stderr, flush=True)
+    sys.exit(1)
 
 
 def run(spec, folder):
     """What the processes that report have said, by rank."""
     script, _ = SYSTEMS[arguments.system]
     started = []
-    for i, (role, environment) in enumerate(processes(spec)):
+    at = [("127.0.0.1", port, "lo") for port in free_ports(len(placed(range(spec["workers"]))))]
+    for i, (role, environment) in enumerate(processes(spec, at)):
         path = folder / f"process-{i}.json"
         path.write_text(json.dumps(dict(spec, **role)))
         environment = dict(os.environ, OMP_NUM_THREADS=str(spec["threads"]), **environment)
         started.append(subprocess.Popen([sys.executable, "-W", "ignore", str(SCRIPTS / script), str(path)], env=environment,
                                         stdout=subprocess.PIPE, stderr=open(folder / f"process-{i}.log", "w"), text=True))
-    n_reports = 1 if arguments.system in ("tensorflow-ps", "tensorflow-replicas") else spec["workers"]
     said = []
     threading.Thread(target=watch, args=(started,), daemon=True).start()
-    for i, process in enumerate(started[:n_reports]):
+    for i, process in enumerate(started[:n_reports(spec)]):
         line = process.stdout.readline()
         if not line:
             end = (folder / f"process-{i}.log").read_text().strip().splitlines() or ["it said nothing"]
             stop(started)
-            print(f"ronde: error: {arguments.system}: a worker ended without a result: {end[-1][:400]}", file=sys.stderr)
-            sys.exit(1)
+            fail(f"a worker ended without a result: {end[-1][:400]}")
         said.append(json.loads(line))
     stop(started)  # servers would not end by themselves
     return sorted(said, key=lambda one: one["rank"])
@@ -176,7 +171,7 @@ def write(plan, spec, said, folder, begin):
     wall = sum(sum(one["seconds"]) for one in said) / len(said)
     rows, mean = [], {name: sum(one["phases"][name] for one in said) / len(said) for name in PHASES}
     for one in said:
-        rows.append(dict(one["phases"], rank=one["rank"], host=socket.gethostname(), role="worker",
+        rows.append(dict(one["phases"], rank=one["rank"], host=one["host"], role="worker",
                          examples=examples // len(said), wall_s=sum(one["seconds"]), peak_rss_bytes=one["peak_rss_bytes"]))
     epoch = {name: mean[name] for name in PHASES if name not in ("exchange_s", "wait_s")}
     epoch.update(epoch=1, steps=steps, examples=examples, wall_s=wall, communication_s=mean["exchange_s"] + mean["wait_s"],
@@ -188,7 +183,8 @@ def write(plan, spec, said, folder, begin):
         "machine": plan["machine"],
         "model": {"name": config["model"], "parameters": first["parameters"], "trained_parameters": first["parameters"],
                   "forward_flops_per_example": first["forward_flops_per_example"],
-                  "train_flops_per_example": plan["train_flops_per_example"], "padding": plan["padding"]},
+                  "train_flops_per_example": plan["train_flops_per_example"], "padding": plan["padding"],
+                  **({"batch_norm": first["batch_norm"]} if first.get("batch_norm") else {})},
         "data": {"name": plan["data"], "sha256": plan["data_sha256"], "train_examples": spec["examples"], "shape": spec["shape"],
                  "classes": spec["classes"]},
         "config": config,
@@ -210,26 +206,50 @@ def write(plan, spec, said, folder, begin):
     print(json.dumps(record), flush=True)
 
 
+def spec_of(plan, shape):
+    config = plan["config"]
+    return {"system": arguments.system, "model": config["model"], "padding": plan["padding"] or "same", "shape": list(shape),
+            "classes": config["classes"], "workers": plan["workers"], "batch": plan["batch"], "steps": plan["steps"],
+            "optimizer": config["optimizer"], "lr": config["lr"], "momentum": config["momentum"], "betas": config["betas"],
+            "eps": config["eps"], "threads": plan["threads_per_worker"], "examples": plan["data_examples"]}
+
+
+def train_here(plan, folder):
+    """(spec, what the workers said)"""
+    images, weights, shape = prepare(arguments.ronde, plan, folder)
+    spec = dict(spec_of(plan, shape), weights=str(weights), data=str(images))
+    said = run(spec, folder)
+    plan["machine"] = {"hosts": [socket.gethostname()], "cores": len(os.sched_getaffinity(0))}
+    return spec, [dict(one, host=socket.gethostname()) for one in said]
+
+
+def train_on_hosts(plan):
+    of = placed(hosts_of_ranks(plan["config"]["hosts"], plan["workers"]))
+    hosts = Hosts(of, STUCK_S, fail)
+    at = hosts.prepare(arguments.ronde, plan, of)
+    first = hosts.about[of[0]]
+    spec = spec_of(plan, first["shape"])
+    script, environments = SYSTEMS[arguments.system][0], {"OMP_NUM_THREADS": str(spec["threads"])}
+    started = [{"index": i, "script": script, "spec": dict(spec, **role), "environment": dict(environments, **environment),
+                "reports": i < n_reports(spec)} for i, (role, environment) in enumerate(processes(spec, at))]
+    plan["machine"] = {"hosts": [first["host"]], "cores": first["cores"]}
+    return spec, sorted(hosts.run(started, of, n_reports(spec)), key=lambda one: one["rank"])
+
+
 def main():
     begin = time.time()
     folder = pathlib.Path(arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
-    plan = json.loads(ronde(*arguments.words, "--dry-run", "--json", "--quiet"))
-    plan["machine"] = {"hosts": [socket.gethostname()], "cores": len(os.sched_getaffinity(0))}
+    plan = json.loads(ronde(arguments.ronde, *arguments.words, "--dry-run", "--json", "--quiet"))
     config = plan["config"]
     check(config)
-    images, weights, shape = prepare(plan, folder)
     workers, batch = plan["workers"], plan["batch"]
     if batch % workers:
         refuse(f"a batch of {batch} is not the same for each of {workers} workers")
     if plan["steps"] * batch > plan["data_examples"] // batch * batch and not config["drop-last"] and plan["data_examples"] % batch:
         refuse(f"it makes whole batches: at most {plan['data_examples'] // batch} --steps, or --drop-last")
-    spec = {"system": arguments.system, "model": config["model"], "padding": plan["padding"] or "same", "shape": list(shape),
-            "classes": config["classes"], "workers": workers, "batch": batch, "steps": plan["steps"],
-            "optimizer": config["optimizer"], "lr": config["lr"], "momentum": config["momentum"], "betas": config["betas"],
-            "eps": config["eps"], "threads": plan["threads_per_worker"], "weights": str(weights), "data": str(images),
-            "examples": plan["data_examples"]}
-    write(plan, spec, run(spec, folder), folder, begin)
+    spec, said = train_on_hosts(plan) if config["hosts"] else train_here(plan, folder)
+    write(plan, spec, said, folder, begin)
 
 
 parser = argparse.ArgumentParser()

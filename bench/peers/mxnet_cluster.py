@@ -67,7 +67,9 @@ def main():
     ops = statistics()
     seconds = {f"{phase}_s": sum(s for (_, p), (_, s) in ops.items() if p == phase) / PROFILED
                for phase in ("forward", "backward", "update")}
-    worker.report(store.rank, seconds, ops=rows(ops, spec["steps"]), parameters=n_parameters, forward_flops_per_example=flops,
+    # Its running variance is that of the batch, not corrected for the batch's size.
+    batch_norm = "statistics of a worker's part, biased running variance" if any("BatchNorm" in op for op, _ in ops) else ""
+    worker.report(store.rank, seconds, batch_norm=batch_norm, ops=rows(ops, spec["steps"]), parameters=n_parameters, forward_flops_per_example=flops,
                   version=mx.__version__, threads=spec["threads"], transport="ps-lite", setup_s=setup_s,
                   split_by="forward, backward and update by MXNet's profiler; exchange and waiting, and the server's update, are "
                            "the rest of a step")

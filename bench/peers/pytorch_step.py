@@ -3,7 +3,8 @@
 
 Fused optimizer, tcmalloc preloaded where it is installed, plain or --channels-last, in f32 or, with --bf16, its
 automatic mixed precision. --compile: forward and backward by its compiler (torch.compile), which was never faster here in f32.
-Requirements: torch >= 2, numpy.
+A file NAME.onnx is torchvision's model of that name (torchvision_model.py).
+Requirements: torch >= 2, numpy; for files torchvision.
 """
 
 import pathlib
@@ -21,15 +22,25 @@ import models  # noqa: E402
 from pytorch_count import count_flops  # noqa: E402
 
 
+def build(file, x):
+    """The network, and multiply-adds x 2 of one example."""
+    if args.model.endswith(".onnx"):
+        import torchvision_model
+
+        net = torchvision_model.of_file(args.model, file.classes, x.shape[2])
+        return net, torchvision_model.count_flops(net, x)
+    net = models.build(args.model, x.shape[1], (x.shape[2], x.shape[3]), file.classes, args.padding)
+    return net, count_flops(torch, net, x)
+
+
 def main():
     torch.set_num_threads(args.threads)
     file = system.File(args.file)
     x, y = torch.from_numpy(file.x), torch.from_numpy(file.labels)
-    net = models.build(args.model, x.shape[1], (x.shape[2], x.shape[3]), file.classes, args.padding)
+    net, flops = build(file, x)
     with torch.no_grad():
         for name, parameter in net.named_parameters():
             parameter.copy_(torch.from_numpy(file[name]))
-    flops = count_flops(torch, net, x)
     if args.channels_last:
         net, x = net.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
     if args.compile:

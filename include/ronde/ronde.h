@@ -566,6 +566,8 @@ typedef struct ronde_hooks {
   /* train with --on-loss restart, once, from the thread of a rank of this process that ends because another was lost: the
    * step that the run went on from, 0: it began anew, and the last one that has ended on this rank. */
   void (*lost)(void *user, int64_t resumed_step, int64_t step);
+  /* train, from the thread of rank 0: the workers go on without this one, which is lost. May be told again. */
+  void (*left_out)(void *user, int rank);
   const char
       *restarts; /* train: what becomes `restarts` in run.json, a JSON array, told by who has restarted the run */
   void *user;    /* passed to the callbacks above; a source has its own */

@@ -31,15 +31,17 @@ typedef struct peer {
   ronde__doing doing;
   uint64_t since_ns; /* of the state */
   ronde__life_offer offer;
-  bool is_near;         /* on this host, and seen */
-  int end;              /* of one that is: its pidfd, or -1 */
-  int probe;            /* a connection to one that is not heard, or -1 */
-  uint64_t probed_ns;   /* when one was begun, */
-  uint64_t answered_ns; /* and was seen to be there */
-  uint64_t sequence;    /* of its last word */
-  bool warned;          /* that it is stopped */
-  _Atomic bool left;    /* by its own word */
-  _Atomic bool lost;    /* and this has been said */
+  bool is_near;          /* on this host, and seen */
+  int end;               /* of one that is: its pidfd, or -1 */
+  int probe;             /* a connection to one that is not heard, or -1 */
+  uint64_t probed_ns;    /* when one was begun, */
+  uint64_t answered_ns;  /* and was seen to be there */
+  uint64_t sequence;     /* of its last word */
+  bool warned;           /* that it is stopped */
+  _Atomic bool left;     /* by its own word */
+  _Atomic bool given_up; /* others know that it is lost */
+  _Atomic bool lost;     /* and this has been said */
+  ronde__loss loss;      /* then */
 } peer;
 
 typedef struct host {
@@ -237,6 +239,7 @@ static void look_far(ronde__life *l, uint64_t now) {
     peer *p = &l->peers[r];
     host *h = &l->hosts[host_of(l, r)];
     if (is_here(l, r) || !h->heard_ns || p->state == RONDE__LIFE_LEFT || p->state == RONDE__LIFE_GONE) continue;
+    if (atomic_load(&p->lost)) continue;
     uint64_t silent = now - h->heard_ns;
     if (silent < limit_of(l, h) / 2) {
       end_probe(p);
@@ -261,8 +264,12 @@ static void take_goodbyes(ronde__life *l, uint64_t now) {
     if (atomic_load(&l->peers[r].left)) turn(&l->peers[r], RONDE__LIFE_LEFT, now);
 }
 
-static bool is_lost(const peer *p, uint64_t now) {
+static bool is_missing(const peer *p, uint64_t now) {
   return p->state == RONDE__LIFE_SILENT || (p->state == RONDE__LIFE_GONE && now - p->since_ns >= GONE_SURE_NS);
+}
+
+static bool is_newly_lost(const peer *p, uint64_t now) {
+  return !atomic_load(&p->lost) && (is_missing(p, now) || atomic_load(&p->given_up));
 }
 
 static const char *activity_text(ronde__doing doing, char text[64]) {
@@ -272,8 +279,14 @@ static const char *activity_text(ronde__doing doing, char text[64]) {
   return text;
 }
 
-/* "rank 1 on host b, rank 3 on host d (last seen training, step 7)": of those in that state; what does not fit is left
- * out. */
+static uint64_t lost_since(const ronde__life *l, int rank) {
+  const peer *p = &l->peers[rank];
+  const host *h = &l->hosts[host_of(l, rank)];
+  return p->state == RONDE__LIFE_SILENT ? h->heard_ns : p->since_ns;
+}
+
+/* "rank 1 on host b, rank 3 on host d (last seen training, step 7)": of those that are lost by now in that state; what does
+ * not fit is left out. */
 static int list_lost(ronde__life *l, ronde__life_state state, uint64_t now, char *list, size_t size,
                      uint64_t *since_out) {
   int n = 0;
@@ -281,9 +294,9 @@ static int list_lost(ronde__life *l, ronde__life_state state, uint64_t now, char
     peer *p = &l->peers[r];
     size_t used = strlen(list);
     char doing[64];
-    if (p->state != state || !is_lost(p, now)) continue;
+    if (p->state != state || !is_missing(p, now) || atomic_load(&p->lost)) continue;
     atomic_store(&p->lost, true);
-    uint64_t since = state == RONDE__LIFE_SILENT ? l->hosts[host_of(l, r)].heard_ns : p->since_ns;
+    uint64_t since = lost_since(l, r);
     if (!n++ || since < *since_out) *since_out = since;
     snprintf(list + used, size - used, "%srank %d on host %s (last seen %s)", used ? ", " : "", r, l->o.host_names[r],
              activity_text(p->doing, doing));
@@ -291,11 +304,48 @@ static int list_lost(ronde__life *l, ronde__life_state state, uint64_t now, char
   return n;
 }
 
+/* Whether the others go on without all that are lost by now. */
+static bool go_on(const ronde__life *l, uint64_t now) {
+  bool all = true;
+  for (int r = 0; r < l->size; r++)
+    all &= !is_newly_lost(&l->peers[r], now) || ronde__transport_may_lose(l->o.transport, r);
+  return all;
+}
+
+static void say_loss(const ronde__life *l, int rank, uint64_t now) {
+  const peer *p = &l->peers[rank];
+  const char *why = p->state == RONDE__LIFE_GONE     ? RONDE_LOST_PROCESS
+                    : p->state == RONDE__LIFE_SILENT ? "the host or the network to it is lost"
+                                                     : "nothing was heard of it for --timeout";
+  char doing[64];
+  ronde__log(RONDE_LOG_WARNING, "lost %.2f s ago: rank %d on host %s (last seen %s): %s; the others go on without it",
+             (double)(now - p->loss.at_ns) * 1e-9, rank, p->loss.host, activity_text(p->loss.doing, doing), why);
+}
+
+/* One after the other; of what all see, rank 0 tells, which is there. */
+static void leave_out(ronde__life *l, uint64_t now) {
+  bool any = false;
+  for (int r = 0; r < l->size; r++) {
+    peer *p = &l->peers[r];
+    if (r == l->rank || !is_newly_lost(p, now)) continue;
+    p->loss = (ronde__loss){.doing = p->doing, .at_ns = lost_since(l, r)};
+    snprintf(p->loss.host, sizeof p->loss.host, "%s", l->o.host_names[r]);
+    if (l->rank == 0) say_loss(l, r, now);
+    atomic_store(&p->lost, true);
+    any = true;
+  }
+  if (any) l->o.lost(l->o.user);
+}
+
 /* What all that are lost have in common is said in one line. */
 static void judge(ronde__life *l, uint64_t now) {
   char gone[600] = "", silent[600] = "";
   uint64_t since;
   if (atomic_load(&l->said)) return;
+  if (go_on(l, now)) {
+    leave_out(l, now);
+    return;
+  }
   if (list_lost(l, RONDE__LIFE_GONE, now, gone, sizeof gone, &since))
     ronde__fail(RONDE_E_LOST, "lost %.2f s ago: %s: " RONDE_LOST_PROCESS, (double)(now - since) * 1e-9, gone);
   else if (list_lost(l, RONDE__LIFE_SILENT, now, silent, sizeof silent, &since))
@@ -353,7 +403,7 @@ static bool doze(ronde__life *l, uint64_t until, uint64_t now) {
 
 static bool any_in_doubt(const ronde__life *l) {
   for (int r = 0; r < l->size; r++)
-    if (l->peers[r].state == RONDE__LIFE_GONE) return true;
+    if (l->peers[r].state == RONDE__LIFE_GONE && !atomic_load(&l->peers[r].lost)) return true;
   return false;
 }
 
@@ -377,6 +427,7 @@ static void *watch(void *arg) {
   ronde__life *l = arg;
   uint64_t last = ronde__now_ns(), told = 0;
   ronde__log_set_rank(l->rank);
+  if (tells(l)) tell(l, false); /* a host that is lost at once must have been heard */
   while (!atomic_load(&l->ends)) {
     beat(l);
     bool ended = doze(l, last + (any_in_doubt(l) ? MIN_TICK_NS : l->tick_ns), ronde__now_ns());
@@ -456,6 +507,9 @@ ronde_status ronde__life_start(ronde__life *l) {
 
 bool ronde__life_any_lost(const ronde__life *l) { return atomic_load(&l->said); }
 bool ronde__life_is_lost(const ronde__life *l, int rank) { return atomic_load(&l->peers[rank].lost); }
+
+ronde__loss ronde__life_loss(const ronde__life *l, int rank) { return l->peers[rank].loss; }
+void ronde__life_give_up(ronde__life *l, int rank) { atomic_store(&l->peers[rank].given_up, true); }
 
 void ronde__life_note_left(ronde__life *l, int rank) { atomic_store(&l->peers[rank].left, true); }
 

@@ -24,7 +24,8 @@ typedef struct ronde__life_options {
   /* From the thread: takes what the transport has heard itself, so that a rank that has said goodbye is not missed
    * (ronde__life_note_left); NULL: nothing. */
   void (*listen)(void *user);
-  /* From the thread, once: a rank is lost, which has been logged. */
+  /* From the thread: a rank is lost, which has been logged: by all, but by rank 0 alone where the others go on without it
+   * (transport.h, may_lose). Called once in the first case, and each time in the second. */
   void (*lost)(void *user);
   void *user;
 } ronde__life_options;
@@ -47,6 +48,11 @@ ronde_status ronde__life_start(ronde__life *life);
 /* From any thread: whether this rank has found anybody lost; and whom. */
 bool ronde__life_any_lost(const ronde__life *life);
 bool ronde__life_is_lost(const ronde__life *life, int rank);
+/* Of one that is: what is known of it. */
+ronde__loss ronde__life_loss(const ronde__life *life, int rank);
+/* Whoever has found by other ways that a rank is lost without which the others go on tells it: the thread will say so.
+ * From any thread. */
+void ronde__life_give_up(ronde__life *life, int rank);
 /* The rank has told by other ways that it leaves. From any thread. */
 void ronde__life_note_left(ronde__life *life, int rank);
 /* This rank ends, and nobody is to miss it; the thread goes on watching. From any thread, more than once. */

@@ -83,6 +83,7 @@ typedef struct world {
 } world;
 
 static int report_fd = -1;
+static bool others_go_on; /* without ranks 1 and 2 */
 static char line[1024];
 
 static void keep_line(void *user, ronde_log_level level, const char *text) { snprintf(line, sizeof line, "%s", text); }
@@ -103,7 +104,9 @@ static void pause_ms(int64_t ms) {
 /* Commands from the parent: 'l': leaves; 'd': leaves, and ends. */
 static void be_rank(int rank, const int *hosts, int in, int out) {
   static char names[RANKS][64] = {"a", "b", "c"};
-  ronde__transport transport = {.rank = rank, .size = RANKS, .host_of = hosts};
+  bool may_lose[RANKS] = {false, true, true};
+  ronde__transport transport = {
+      .rank = rank, .size = RANKS, .host_of = hosts, .may_lose = others_go_on ? may_lose : NULL};
   ronde__life_options options = {.transport = &transport,
                                  .host_names = (const char(*)[64])names,
                                  .iface = "127.0.0.0/8",
@@ -223,6 +226,27 @@ static void a_rank_of_another_host_that_dies_is_lost(void **state) {
   end_ranks();
 }
 
+/* Each is told by itself, and by rank 0 alone; without rank 0 nobody goes on. */
+static void the_others_go_on_without_some(void **state) {
+  others_go_on = true;
+  for (int i = 0; i < 2; i++) {
+    start_ranks(i ? (const int[]){0, 1, 2} : (const int[]){0, 0, 0});
+    for (int r = 1; r < RANKS; r++) {
+      char name[32];
+      snprintf(name, sizeof name, "rank %d on host %c", r, 'a' + r);
+      end_one(r);
+      check_said_by(0, 2000, name);
+    }
+    check_quiet(0, 2 * LOST_AFTER_MS);
+    end_ranks();
+  }
+  start_ranks((const int[]){0, 0, 0});
+  end_one(0);
+  check_said_by(1, 1000, "lost 0.");
+  end_ranks();
+  others_go_on = false;
+}
+
 /* A debugger, Ctrl-Z, a busy host: it is there. It blames nobody either when it goes on. */
 static void a_stopped_rank_is_not_lost(void **state) {
   static const int layouts[][RANKS] = {{0, 0, 0}, {0, 1, 2}, {0, 1, 1}};
@@ -321,6 +345,7 @@ int main(void) {
       cmocka_unit_test(on_one_host_nothing_listens),
       cmocka_unit_test(a_neighbour_that_dies_is_lost_at_once),
       cmocka_unit_test(a_rank_of_another_host_that_dies_is_lost),
+      cmocka_unit_test(the_others_go_on_without_some),
       cmocka_unit_test(a_stopped_rank_is_not_lost),
       cmocka_unit_test(who_was_late_itself_blames_nobody),
       cmocka_unit_test(who_says_goodbye_is_not_missed),

@@ -35,7 +35,9 @@ enum {
   CONTROL_TAG = 0
 };
 
-typedef enum notice { NOTICE_LEFT = 1, NOTICE_ABORTED, NOTICE_ALIVE } notice;
+/* A loss that the others survive is told with the rank that is lost. */
+typedef enum notice { NOTICE_LEFT = 1, NOTICE_ABORTED, NOTICE_ALIVE, NOTICE_LOST } notice;
+enum { NOTICE_BITS = 3 };
 
 static ronde__mpi_endpoint *endpoint_of(ronde__transport *transport) { return (ronde__mpi_endpoint *)transport; }
 
@@ -57,6 +59,16 @@ static void listen(ronde__mpi_endpoint *self) {
   MPI_Irecv(&self->heard, 1, MPI_INT, MPI_ANY_SOURCE, CONTROL_TAG, self->control, &self->listening);
 }
 
+/* This rank may be the one that the others go on without: it stood still for too long. */
+static void hear_of_loss(ronde__mpi_endpoint *self, int rank) {
+  if (!self->life || !ronde__transport_may_lose(&self->head, rank)) return;
+  if (rank != self->head.rank) ronde__life_give_up(self->life, rank);
+  else if (!atomic_exchange(&self->lost[rank], true)) {
+    ronde__mpi_note_failure();
+    ronde__log(RONDE_LOG_WARNING, "rank %d was not heard of for too long, and the others go on without it", rank);
+  }
+}
+
 static void hear(void *user) {
   ronde__mpi_endpoint *self = user;
   if (pthread_mutex_trylock(&self->lock)) return; /* the other thread of this rank is at it */
@@ -64,24 +76,25 @@ static void hear(void *user) {
   MPI_Status status;
   while (MPI_Test(&self->listening, &done, &status) == MPI_SUCCESS && done) {
     int rank = status.MPI_SOURCE;
+    notice what = (notice)(self->heard & ((1 << NOTICE_BITS) - 1));
     ronde__mpi_beat_heard(&self->beat, rank);
-    if (self->heard == NOTICE_ABORTED) atomic_store(&self->aborted, true);
-    if (self->heard == NOTICE_LEFT) {
+    if (what == NOTICE_ABORTED) atomic_store(&self->aborted, true);
+    if (what == NOTICE_LOST) hear_of_loss(self, self->heard >> NOTICE_BITS);
+    if (what == NOTICE_LEFT) {
       atomic_store(&self->left_ns[rank], ronde__now_ns());
       atomic_store(&self->beat.gone[rank], true);
     }
-    if (self->life && self->heard != NOTICE_ALIVE) ronde__life_note_left(self->life, rank);
+    if (self->life && (what == NOTICE_LEFT || what == NOTICE_ABORTED)) ronde__life_note_left(self->life, rank);
     listen(self);
   }
   pthread_mutex_unlock(&self->lock);
 }
 
 /* Small enough that MPI takes it at once, whether the peer looks or not. */
-static void notify(ronde__mpi_endpoint *self, notice what) {
-  int word = (int)what;
+static void notify(ronde__mpi_endpoint *self, int word) {
   for (int r = 0; r < self->head.size; r++) {
     MPI_Request request;
-    if (r == self->head.rank || atomic_load(&self->left_ns[r])) continue;
+    if (r == self->head.rank || atomic_load(&self->left_ns[r]) || atomic_load(&self->lost[r])) continue;
     if (MPI_Isend(&word, 1, MPI_INT, r, CONTROL_TAG, self->control, &request) != MPI_SUCCESS) continue;
     int done = 0;
     for (uint64_t end = ronde__now_ns() + RONDE__UNDER_WAY_NS; !done && ronde__now_ns() < end;)
@@ -90,6 +103,15 @@ static void notify(ronde__mpi_endpoint *self, notice what) {
 }
 
 /* ---- waiting ---- */
+
+/* Of a peer without which the others go on: nothing more will come, and nobody waits. */
+static bool drop_lost(ronde__mpi_endpoint *self, ronde__request *request) {
+  ronde__mpi_message *m = request->impl;
+  if (!atomic_load_explicit(&self->lost[m->peer], memory_order_relaxed)) return false;
+  ronde__mpi_message_withdraw(self, m, 0);
+  request->impl = NULL;
+  return true;
+}
 
 /* Tests all; done ones are reset. The first error. */
 static ronde_status advance(ronde__mpi_endpoint *self, ronde__request *requests, int n, int *n_left_out) {
@@ -102,6 +124,7 @@ static ronde_status advance(ronde__mpi_endpoint *self, ronde__request *requests,
     if (!m) continue;
     ronde_status one = ronde__mpi_message_test(self, m, &done);
     if (status == RONDE_OK) status = one;
+    if (!done && drop_lost(self, &requests[i])) continue;
     if (!done) {
       ++*n_left_out;
       continue;
@@ -142,9 +165,12 @@ static void list_rank(const ronde__mpi_endpoint *self, char *list, size_t size, 
 /* Of those that are waited for: a silent one is to blame, not who waits for it in turn. */
 static ronde_status someone_silent(const ronde__mpi_endpoint *self, const ronde__request *requests, int n) {
   char silent[512] = "";
-  for (int r = 0; r < self->head.size; r++)
-    if (ronde__mpi_beat_silent_ns(&self->beat, r) >= self->head.lost_after_ns && waits_for(self, requests, n, r))
-      list_rank(self, silent, sizeof silent, r);
+  for (int r = 0; r < self->head.size; r++) {
+    if (ronde__mpi_beat_silent_ns(&self->beat, r) < self->head.lost_after_ns || !waits_for(self, requests, n, r))
+      continue;
+    if (ronde__transport_may_lose(&self->head, r)) ronde__life_give_up(self->life, r);
+    else list_rank(self, silent, sizeof silent, r);
+  }
   return *silent ? ronde__fail(RONDE_E_LOST, "nothing heard from %s for %.3g s", silent,
                                (double)self->head.lost_after_ns * 1e-9)
                  : RONDE_OK;
@@ -161,7 +187,7 @@ static ronde_status mpi_time_out(const ronde__mpi_endpoint *self, const ronde__r
 /* Whatever is heard besides is looked at where there is time: before each sleep. */
 static ronde_status look_around(ronde__mpi_endpoint *self, const ronde__request *requests, int n) {
   hear(self);
-  if (atomic_load(&self->aborted)) return RONDE_E_LOST;
+  if (atomic_load(&self->aborted) || atomic_load(&self->lost[self->head.rank])) return RONDE_E_LOST;
   RONDE_TRY(someone_silent(self, requests, n));
   return someone_left(self, requests, n);
 }
@@ -295,6 +321,13 @@ static bool mpi_claim(ronde__transport *transport, int64_t number) {
   return false;
 }
 
+static bool mpi_lost(ronde__transport *transport, int peer, ronde__loss *loss_out) {
+  ronde__mpi_endpoint *self = endpoint_of(transport);
+  if (!atomic_load(&self->lost[peer])) return false;
+  if (loss_out && self->life && peer != transport->rank) *loss_out = ronde__life_loss(self->life, peer);
+  return true;
+}
+
 static void mpi_abort(ronde__transport *transport) {
   ronde__mpi_endpoint *self = endpoint_of(transport);
   if (self->life) ronde__life_leave(self->life);
@@ -306,11 +339,18 @@ static void mpi_abort(ronde__transport *transport) {
 
 /* ---- signs of life ---- */
 
-/* A rank is lost, and this has been said: whatever waits ends. */
+/* A rank is lost, and this has been said: whatever waits ends, or goes on without it. The others go on without the same
+ * ranks, and one that comes back hears of it. */
 static void on_lost(void *user) {
   ronde__mpi_endpoint *self = user;
   ronde__mpi_note_failure();
-  atomic_store(&self->aborted, true);
+  if (ronde__life_any_lost(self->life)) atomic_store(&self->aborted, true);
+  for (int r = 0; r < self->head.size && !ronde__life_any_lost(self->life); r++) {
+    if (r == self->head.rank || !ronde__life_is_lost(self->life, r) || atomic_load(&self->lost[r])) continue;
+    notify(self, NOTICE_LOST | r << NOTICE_BITS);
+    atomic_store(&self->beat.gone[r], true);
+    atomic_store(&self->lost[r], true);
+  }
   if (self->hosts.near) ronde__event_signal(ronde__host_bell(self->hosts.near));
 }
 
@@ -371,6 +411,8 @@ static void endpoint_free(ronde__mpi_endpoint *self) {
   }
   pthread_mutex_destroy(&self->lock);
   ronde__free(self->left_ns);
+  ronde__free(self->lost);
+  ronde__free(self->head.may_lose);
   ronde__free(self);
 }
 
@@ -402,6 +444,7 @@ static const ronde__transport_ops mpi_ops = {
     .cancel = mpi_cancel,
     .allreduce = mpi_allreduce,
     .claim = mpi_claim,
+    .lost = mpi_lost,
     .abort = mpi_abort,
     .destroy = mpi_destroy,
 };
@@ -417,6 +460,8 @@ static ronde_status set_up(ronde__mpi_endpoint *self) {
   MPI_Comm_size(self->data, &self->head.size);
   size_t n = (size_t)self->head.size;
   RONDE__ALLOC(self->left_ns, n * sizeof *self->left_ns, "transport mpi");
+  RONDE__ALLOC(self->lost, n * sizeof *self->lost, "transport mpi");
+  RONDE__ALLOC(self->head.may_lose, n * sizeof *self->head.may_lose, "transport mpi");
   RONDE_TRY(ronde__mpi_hosts_find(self->data, &self->hosts));
   self->head.host_of = self->hosts.host_of;
   if (self->hosts.n > 1) self->head.piece_bytes = RONDE__MPI_CHUNK_BYTES;

@@ -17,6 +17,14 @@ ronde_status ronde__mpi_failed(int error, const char *what, int peer) {
   return ronde__fail(RONDE_E_LOST, "transport mpi: %s rank %d: %s", what, peer, text);
 }
 
+/* The same of a message; of a peer without which the others go on, who watches over it says what is the matter. */
+static ronde_status message_failed(const ronde__mpi_endpoint *self, const ronde__mpi_message *m, int error) {
+  if (!ronde__transport_may_lose(&self->head, m->peer))
+    return ronde__mpi_failed(error, m->is_send ? "sending to" : "receiving from", m->peer);
+  ronde__mpi_note_failure();
+  return RONDE_E_LOST;
+}
+
 ronde__mpi_message *ronde__mpi_message_take(ronde__mpi_endpoint *self, ronde__mpi_message wanted) {
   pthread_mutex_lock(&self->lock);
   ronde__mpi_message *m = self->free;
@@ -46,8 +54,7 @@ static ronde_status post_chunk(ronde__mpi_endpoint *self, ronde__mpi_message *m,
   /* MPI would take all chunks at once, into memory of the receiver's: each is to be met by its receive. */
   else if (m->in_chunks) error = MPI_Issend(data, (int)bytes, MPI_BYTE, m->peer, (int)m->tag, self->data, request);
   else error = MPI_Isend(data, (int)bytes, MPI_BYTE, m->peer, (int)m->tag, self->data, request);
-  return error == MPI_SUCCESS ? RONDE_OK
-                              : ronde__mpi_failed(error, m->is_send ? "sending to" : "receiving from", m->peer);
+  return error == MPI_SUCCESS ? RONDE_OK : message_failed(self, m, error);
 }
 
 /* Whether an earlier message of the same peer, tag and direction has chunks left to post: chunks of two messages must not
@@ -84,6 +91,11 @@ ronde_status ronde__mpi_message_post(ronde__transport *transport, ronde__mpi_mes
     return ronde__fail(RONDE_E_INTERNAL, "transport mpi: there is no rank %d among %d", wanted.peer, transport->size);
   if (wanted.tag > INT32_MAX)
     return ronde__fail(RONDE_E_INTERNAL, "transport mpi: the tag %#" PRIx32 " is too large", wanted.tag);
+  if (atomic_load_explicit(&self->lost[transport->rank], memory_order_relaxed)) return RONDE_E_LOST;
+  if (atomic_load_explicit(&self->lost[wanted.peer], memory_order_relaxed)) {
+    request_out->impl = NULL;
+    return RONDE_OK;
+  }
   ronde__mpi_message *m = ronde__mpi_message_take(self, wanted);
   if (!m) return RONDE_E_MEMORY;
   m->is_near = self->hosts.near && self->hosts.places[m->peer] >= 0;
@@ -93,7 +105,9 @@ ronde_status ronde__mpi_message_post(ronde__transport *transport, ronde__mpi_mes
     ronde__host_post(self->hosts.near, &m->near);
   } else {
     enlist(self, m);
-    if (!m->in_chunks) RONDE_TRY(post_chunk(self, m, m->data, m->bytes, m->chunks));
+    ronde_status posted = m->in_chunks ? RONDE_OK : post_chunk(self, m, m->data, m->bytes, m->chunks);
+    m->broken = posted == RONDE_E_LOST && ronde__transport_may_lose(transport, m->peer);
+    if (!m->broken) RONDE_TRY(posted);
   }
   request_out->impl = m;
   return RONDE_OK;
@@ -111,10 +125,11 @@ static void count(ronde__mpi_endpoint *self, const ronde__mpi_message *m) {
   if (m->is_send) __atomic_fetch_add(&self->head.messages, 1, __ATOMIC_RELAXED);
 }
 
-static ronde_status test_near(ronde__mpi_message *m, bool *done_out) {
+static ronde_status test_near(const ronde__mpi_endpoint *self, ronde__mpi_message *m, bool *done_out) {
   *done_out = atomic_load_explicit(&m->near.done, memory_order_acquire);
   if (!*done_out) return RONDE_OK;
   m->came = m->near.came;
+  if (m->near.error && ronde__transport_may_lose(&self->head, m->peer)) return RONDE_E_LOST;
   return m->near.error
              ? ronde__fail(RONDE_E_LOST, "copying a message from rank %d: %s", m->peer, strerror(m->near.error))
              : RONDE_OK;
@@ -130,7 +145,7 @@ static ronde_status chunk_ended(ronde__mpi_endpoint *self, ronde__mpi_message *m
       return ronde__fail(RONDE_E_INTERNAL,
                          "the message from rank %d to rank %d with tag %#" PRIx32 " has more than %zu bytes", m->peer,
                          self->head.rank, m->tag, m->bytes);
-    return ronde__mpi_failed(error, m->is_send ? "sending to" : "receiving from", m->peer);
+    return message_failed(self, m, error);
   }
   ronde__mpi_beat_heard(&self->beat, m->peer);
   atomic_fetch_add_explicit(&self->n_chunks_ended, 1, memory_order_relaxed);
@@ -207,12 +222,22 @@ void ronde__mpi_messages_move(ronde__mpi_endpoint *self) {
   pthread_mutex_unlock(&self->lock);
 }
 
+/* Whether it has ended. */
+static ronde_status test(ronde__mpi_endpoint *self, ronde__mpi_message *m, bool *done_out) {
+  if (m->is_near) return test_near(self, m, done_out);
+  if (!m->in_chunks) return test_whole(self, m, done_out);
+  *done_out = atomic_load_explicit(&m->done, memory_order_acquire);
+  return *done_out ? m->status : RONDE_OK;
+}
+
 ronde_status ronde__mpi_message_test(ronde__mpi_endpoint *self, ronde__mpi_message *m, bool *done_out) {
-  if (m->is_near) RONDE_TRY(test_near(m, done_out));
-  else if (m->in_chunks) *done_out = atomic_load_explicit(&m->done, memory_order_acquire);
-  else RONDE_TRY(test_whole(self, m, done_out));
-  if (!*done_out) return RONDE_OK;
-  RONDE_TRY(m->status);
+  *done_out = false;
+  if (m->broken) return RONDE_OK;
+  ronde_status status = test(self, m, done_out);
+  m->broken = status == RONDE_E_LOST && ronde__transport_may_lose(&self->head, m->peer);
+  if (m->broken) *done_out = false;
+  if (!*done_out) return m->broken ? RONDE_OK : status;
+  RONDE_TRY(status);
   if (!m->is_send && m->came != m->bytes) return wrong_length(self, m);
   count(self, m);
   return RONDE_OK;

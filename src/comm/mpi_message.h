@@ -34,6 +34,7 @@ typedef struct ronde__mpi_message {
   int64_t n_chunks, n_posted, n_done;
   ronde_status status;
   _Atomic bool done;
+  bool broken; /* its peer may be lost, and the others go on then: until that is known */
 } ronde__mpi_message;
 
 typedef struct ronde__mpi_endpoint {
@@ -51,6 +52,7 @@ typedef struct ronde__mpi_endpoint {
   ronde__pulse **pulses; /* [size]: of the ranks of this host where they share memory, else NULL */
   _Atomic uint64_t n_chunks_ended;
   _Atomic uint64_t *left_ns; /* [size]: when a rank was heard to leave, 0: it is there */
+  _Atomic bool *lost;        /* [size]: without whom the others go on; of itself: they go on without this rank */
   _Atomic bool aborted;
   _Atomic int n_in_chunks;
 } ronde__mpi_endpoint;

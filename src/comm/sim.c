@@ -51,6 +51,7 @@ struct endpoint {
   ronde__transport head;
   group *group;
   bool left, told;         /* told: somebody has said that it is dead */
+  bool missed;             /* by one who goes on without it: then by all */
   queue *sends, *receives; /* the mailbox: [n], by source */
 };
 
@@ -168,8 +169,22 @@ static bool is_dead(const endpoint *e) {
   return rank->goes_on_ns == UINT64_MAX && e->group->virtual.now_ns >= rank->stops_ns;
 }
 
+static void say_loss(endpoint *e) {
+  static const char *const texts[RONDE__N_ACTIVITIES] = {"starting", "training", "testing", "saving", "ending"};
+  const ronde__virtual_rank *rank = &e->group->times[e->head.rank];
+  ronde__doing doing = ronde__transport_noted(&e->head);
+  if (!e->told)
+    ronde__log(RONDE_LOG_WARNING,
+               "rank %d on host %d is lost since %.9g s of virtual time (last seen %s, step %" PRId64
+               "): the others go on without it",
+               e->head.rank, e->head.host_of ? e->head.host_of[e->head.rank] : 0,
+               (double)(rank->stops_ns - RONDE__VIRTUAL_BEGIN_NS) * 1e-9, texts[doing.activity], doing.step);
+  e->told = true;
+}
+
 /* if nobody has: there may be nobody who waits for it; */
 static ronde_status say_dead(endpoint *e) {
+  if (ronde__transport_may_lose(&e->head, e->head.rank)) say_loss(e);
   if (e->told) return RONDE_E_LOST;
   e->told = true;
   return ronde__fail(RONDE_E_LOST, "rank %d has left at %.9g s of virtual time", e->head.rank,
@@ -185,6 +200,36 @@ static uint64_t missed_from_ns(const endpoint *self, int peer) {
   if (rank->goes_on_ns == UINT64_MAX)
     return rank->stops_ns + ronde__sim_links_alpha_ns(&self->group->links, peer, self->head.rank);
   return silent_ns < rank->goes_on_ns ? silent_ns : 0;
+}
+
+static void wake_waiting(const group *g, int rank) {
+  for (ronde__virtual_task *t = g->virtual.tasks; t; t = t->next)
+    if (t->waits && t->subject && (rank < 0 || t->rank->rank == rank)) ronde__virtual_wake(t, g->virtual.now_ns);
+}
+
+/* Who has stood still for so long that one goes on without it is dead to all, whatever it does. */
+static bool is_missed(endpoint *self, int peer) {
+  endpoint *other = &self->group->endpoints[peer];
+  uint64_t missed_ns = missed_from_ns(self, peer), now_ns = self->group->virtual.now_ns;
+  const ronde__virtual_rank *rank = &self->group->times[peer];
+  if (!self->group->options.n_faults || !ronde__transport_may_lose(&self->head, peer)) return false;
+  if (peer == self->head.rank) return other->missed || is_dead(self);
+  bool dies = rank->goes_on_ns == UINT64_MAX,
+       misses = missed_ns && now_ns >= missed_ns && (dies || now_ns < rank->goes_on_ns);
+  if (misses && !dies && !other->missed) wake_waiting(self->group, peer);
+  other->missed |= misses && !dies;
+  if (misses) say_loss(other);
+  return misses || other->missed;
+}
+
+static bool sim_lost(ronde__transport *transport, int peer, ronde__loss *loss_out) {
+  endpoint *self = endpoint_of(transport);
+  bool lost = is_missed(self, peer);
+  if (!lost || !loss_out) return lost;
+  *loss_out =
+      (ronde__loss){ronde__transport_noted(&self->group->endpoints[peer].head), self->group->times[peer].stops_ns, ""};
+  snprintf(loss_out->host, sizeof loss_out->host, "%d", transport->host_of ? transport->host_of[peer] : 0);
+  return true;
 }
 
 /* Whether what is awaited of this peer will never come. */
@@ -209,9 +254,13 @@ static ronde_status check_peer(const endpoint *self, const transfer *t) {
 static ronde_status sim_post(ronde__transport *transport, transfer wanted, ronde__request *request_out) {
   endpoint *self = endpoint_of(transport);
   if (self->group->aborted) return RONDE_E_LOST;
-  if (is_dead(self)) return say_dead(self);
+  if (is_dead(self) || self->missed) return say_dead(self);
   if (wanted.peer < 0 || wanted.peer >= transport->size)
     return ronde__fail(RONDE_E_INTERNAL, "transport sim: there is no rank %d among %d", wanted.peer, transport->size);
+  if (wanted.peer != transport->rank && is_missed(self, wanted.peer)) {
+    request_out->impl = NULL;
+    return RONDE_OK;
+  }
   transfer *t = malloc(sizeof *t);
   if (!t) return ronde__fail(RONDE_E_MEMORY, "transport sim: no memory for a message to rank %d", wanted.peer);
   *t = wanted;
@@ -276,10 +325,14 @@ static ronde_status advance(ronde__transport *transport, ronde__request *request
   endpoint *self = endpoint_of(transport);
   *n_left_out = 0;
   if (self->group->aborted) return RONDE_E_LOST;
-  if (is_dead(self)) return say_dead(self);
+  if (is_dead(self) || self->missed) return say_dead(self);
   for (int i = 0; i < n; i++) {
     transfer *t = requests[i].impl;
     if (!t) continue;
+    if (t->is_queued && is_missed(self, t->peer)) {
+      sim_cancel(transport, &requests[i], 1);
+      continue;
+    }
     if (t->is_queued) RONDE_TRY(check_peer(self, t));
     if (t->done_ns <= self->group->virtual.now_ns) RONDE_TRY(sim_settle(transport, &requests[i]));
     else ++*n_left_out;
@@ -362,13 +415,12 @@ static ronde_status sim_wait_some(ronde__transport *transport, ronde__request *r
 
 static void abort_group(group *g) {
   g->aborted = true;
-  for (ronde__virtual_task *t = g->virtual.tasks; t; t = t->next)
-    if (t->waits && t->subject) ronde__virtual_wake(t, g->virtual.now_ns);
+  wake_waiting(g, -1);
 }
 
 /* The dead tell nobody. */
 static void sim_abort(ronde__transport *transport) {
-  if (!is_dead(endpoint_of(transport))) abort_group(endpoint_of(transport)->group);
+  if (!is_dead(endpoint_of(transport)) && !endpoint_of(transport)->missed) abort_group(endpoint_of(transport)->group);
 }
 
 typedef struct text {
@@ -434,6 +486,7 @@ static void sim_group_free(group *g) {
       queue_free(&e->receives[source]);
     }
     ronde__free(e->sends);
+    ronde__free(e->head.may_lose);
   }
   ronde__virtual_end(&g->virtual);
   ronde__free(g->endpoints);
@@ -447,8 +500,7 @@ static void sim_group_free(group *g) {
 static void sim_destroy(ronde__transport *transport) {
   group *g = endpoint_of(transport)->group;
   endpoint_of(transport)->left = true;
-  for (ronde__virtual_task *t = g->virtual.tasks; t; t = t->next)
-    if (t->waits && t->subject) ronde__virtual_wake(t, g->virtual.now_ns);
+  wake_waiting(g, -1);
   if (--g->n_present == 0) sim_group_free(g);
 }
 
@@ -461,6 +513,7 @@ static const ronde__transport_ops sim_ops = {
     .wait = sim_wait,
     .wait_some = sim_wait_some,
     .cancel = sim_cancel,
+    .lost = sim_lost,
     .abort = sim_abort,
     .destroy = sim_destroy,
 };
@@ -482,6 +535,7 @@ static ronde_status make_endpoints(group *g) {
     e->group = g;
     RONDE__ALLOC(e->sends, 2 * (size_t)n * sizeof *e->sends, "transport sim");
     e->receives = e->sends + n;
+    RONDE__ALLOC(e->head.may_lose, (size_t)n * sizeof *e->head.may_lose, "transport sim");
   }
   return RONDE_OK;
 }

@@ -8,6 +8,11 @@ void ronde__transport_limit(ronde__transport *transport, uint64_t lost_after_ns)
   transport->timeout_ns = RONDE__STALL_TIMES * lost_after_ns;
 }
 
+void ronde__transport_lose(ronde__transport *transport, const bool *may_lose) {
+  for (int r = 0; transport->may_lose && r < transport->size; r++)
+    __atomic_store_n(&transport->may_lose[r], may_lose && may_lose[r], __ATOMIC_RELAXED);
+}
+
 int ronde__transport_local(const ronde__transport *transport) {
   int n = 0;
   for (int r = 0; r < transport->size; r++)

@@ -13,6 +13,28 @@ typedef struct ronde__request {
   void *impl;
 } ronde__request;
 
+/* What a rank is at, for those who find it lost. */
+typedef enum ronde__activity {
+  RONDE__STARTING,
+  RONDE__TRAINING,
+  RONDE__TESTING,
+  RONDE__SAVING,
+  RONDE__ENDING,
+  RONDE__N_ACTIVITIES
+} ronde__activity;
+
+typedef struct ronde__doing {
+  ronde__activity activity;
+  int64_t step; /* the last that it began; 0: none */
+} ronde__doing;
+
+/* What is known of a rank that is lost. */
+typedef struct ronde__loss {
+  ronde__doing doing; /* when it was last heard of */
+  uint64_t at_ns;     /* by the time of the rank that asks */
+  char host[64];
+} ronde__loss;
+
 /* y = a + b, [n]; y may be a or b. */
 typedef void (*ronde__add)(const float *a, const float *b, float *y, int64_t n);
 
@@ -33,7 +55,9 @@ typedef struct ronde__transport_ops {
   ronde_status (*test)(ronde__transport *transport, ronde__request *request, bool *done_out);
   /* Until all n are done, each then reset to zero: spins shortly, then sleeps. RONDE_E_LOST when nothing has come
    * for timeout_ns, or when a peer is lost (one line names the ranks that are missing), when the peer has left, or, silently, when the group was aborted;
-   * RONDE_E_CANCELLED never. After an error all n are cancelled. */
+   * RONDE_E_CANCELLED never. After an error all n are cancelled. Of a lost peer that others go on without (may_lose) there
+   * is no error: its requests alone are cancelled and count as done, in this and the other calls, and whoever must know
+   * asks `lost`. */
   ronde_status (*wait)(ronde__transport *transport, ronde__request *requests, int n, uint64_t timeout_ns);
   /* The same until at least one of those under way is done; whichever are done are reset to zero. */
   ronde_status (*wait_some)(ronde__transport *transport, ronde__request *requests, int n, uint64_t timeout_ns);
@@ -47,6 +71,9 @@ typedef struct ronde__transport_ops {
    * first that calls with this number, from 1, or a larger one, on its host, or else on that of the first left. May
    * wait for up to RONDE__CLAIM_NS to learn who is left. NULL: there is nothing to claim. */
   bool (*claim)(ronde__transport *transport, int64_t number);
+  /* Whether the others go on without this peer, which is lost: from when the caller can know of it, for ever. Of itself:
+   * they have gone on without it, and its own calls return RONDE_E_LOST. loss_out: NULL is taken. NULL: nobody is. */
+  bool (*lost)(ronde__transport *transport, int peer, ronde__loss *loss_out);
   /* Makes every call of every rank of the group return RONDE_E_LOST, now and later: the caller cannot go on, and has
    * said why. */
   void (*abort)(ronde__transport *transport);
@@ -58,21 +85,6 @@ typedef struct ronde__transport_ops {
  */
 #define RONDE__PIECE_BYTES ((size_t)256 << 10)
 
-/* What a rank is at, for those who find it lost. */
-typedef enum ronde__activity {
-  RONDE__STARTING,
-  RONDE__TRAINING,
-  RONDE__TESTING,
-  RONDE__SAVING,
-  RONDE__ENDING,
-  RONDE__N_ACTIVITIES
-} ronde__activity;
-
-typedef struct ronde__doing {
-  ronde__activity activity;
-  int64_t step; /* the last that it began; 0: none */
-} ronde__doing;
-
 /* The common head of every implementation. */
 struct ronde__transport {
   const ronde__transport_ops *ops;
@@ -83,6 +95,7 @@ struct ronde__transport {
   const int *host_of;     /* [size]: each rank's host, from 0; NULL: all ranks are on one */
   uint64_t lost_after_ns; /* a process of which nothing is heard for so long is lost, whoever waits for it; */
   uint64_t timeout_ns;    /* and so is, in every wait of a collective, a rank that lives but sends nothing */
+  bool *may_lose;         /* [size], of those that have `lost`: see ronde__transport_lose. Read by all threads */
   uint64_t bytes_sent, bytes_received, messages; /* by this endpoint; updated atomically */
   uint64_t doing;                                /* by ronde__transport_note, read by another thread */
 };
@@ -94,6 +107,16 @@ static inline void ronde__transport_note(ronde__transport *transport, ronde__doi
 static inline ronde__doing ronde__transport_noted(const ronde__transport *transport) {
   uint64_t word = __atomic_load_n(&transport->doing, __ATOMIC_RELAXED);
   return (ronde__doing){(ronde__activity)(word & 0xff), (int64_t)(word >> 8)};
+}
+
+/* From now on the loss of these ranks, may_lose [size], ends only what the others await of them. NULL: every loss is
+ * everybody's end, as at first. */
+void ronde__transport_lose(ronde__transport *transport, const bool *may_lose);
+static inline bool ronde__transport_may_lose(const ronde__transport *transport, int peer) {
+  return transport->may_lose && __atomic_load_n(&transport->may_lose[peer], __ATOMIC_RELAXED);
+}
+static inline bool ronde__transport_lost(ronde__transport *transport, int peer) {
+  return transport->ops->lost && transport->ops->lost(transport, peer, NULL);
 }
 
 /* One rank alone. */

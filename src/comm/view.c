@@ -43,6 +43,11 @@ static void view_cancel(ronde__transport *t, ronde__request *requests, int n) {
   within(t)->ops->cancel(within(t), requests, n);
 }
 
+static bool view_lost(ronde__transport *t, int peer, ronde__loss *loss_out) {
+  ronde__transport *inner = inner_of(t, peer, &peer);
+  return inner->ops->lost(inner, peer, loss_out);
+}
+
 static void view_abort(ronde__transport *t) { within(t)->ops->abort(within(t)); }
 
 static void view_destroy(ronde__transport *t) {}
@@ -56,6 +61,7 @@ static const ronde__transport_ops view_ops = {
     .wait = view_wait,
     .wait_some = view_wait_some,
     .cancel = view_cancel,
+    .lost = view_lost,
     .abort = view_abort,
     .destroy = view_destroy,
 };
@@ -64,6 +70,7 @@ ronde__transport *ronde__view_make(ronde__view *view, ronde__transport *inner, c
   /* Its own counters stay zero: another thread may be counting in the inner one's right now. */
   *view = (ronde__view){.ops = view_ops, .inner = inner, .ranks = ranks};
   if (!inner->ops->irecv_add) view->ops.irecv_add = NULL;
+  if (!inner->ops->lost) view->ops.lost = NULL;
   view->head.ops = &view->ops;
   view->head.time = inner->time;
   view->head.rank = inner->rank;

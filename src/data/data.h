@@ -4,6 +4,7 @@
 #define RONDE_DATA_H
 
 #include "base/time.h"
+#include "data/masking.h"
 #include "kernel/kernel.h"
 #include "tensor/tensor.h"
 
@@ -55,7 +56,8 @@ typedef struct ronde__data {
   int64_t n_skipped;                  /* images, or pairs of texts, that were left out */
   bool test_is_val;                   /* the test split is a folder's val/: these are validation examples */
   bool has_other_val;                 /* the folder has a val/ beside the test/ that is the test split */
-  bool augments;                      /* loaders change training images, read does not */
+  bool augments;                      /* loaders read training examples as an epoch sees them */
+  ronde__masking masking;             /* that is applied to what is read; by read as in epoch 0 */
   int32_t *counted[2];  /* of examples with several labels, how many each has that count [n]; NULL: all of them */
   char sha256[65];      /* of the decoded train images as stored, NCHW, then int64 labels, file order; "": unknown */
   char test_sha256[65]; /* the same of the test images; "": also where there are none */
@@ -67,6 +69,11 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
 /* The same around a caller's source, which is copied; what it points to must outlive the set. */
 ronde_status ronde__data_wrap(const ronde_source *source, ronde__data **data_out);
 void ronde__data_close(ronde__data *data);
+/* From now on a share of the tokens is hidden and to be told, in place of the labels that are stored; of these only those that
+ * are ignored matter, whose places are left alone. token 0: the number behind the vocabulary. The classes become the
+ * vocabulary, which is at least `classes`. Call it before anything is read. Errors: RONDE_E_USAGE where not every token has
+ * a label. */
+ronde_status ronde__data_mask(ronde__data *data, double share, int64_t token, int64_t classes, uint64_t seed);
 /* Reads from the source and checks the labels: RONDE_E_INPUT where one is not within the classes. Where a caller's
  * function fails, the line is logged here. */
 ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, float *x,
@@ -122,6 +129,7 @@ typedef struct ronde__sampler_options {
   int64_t n_train;  /* examples in the set */
   int64_t repeat;   /* the set concatenated with itself */
   double val_split; /* this fraction (rounded down) of the set, drawn by the seed, is kept out for validation */
+  int64_t n_drawn;  /* train on so many, drawn by the seed; 0: on all but the validation examples; not both */
   int64_t batch;    /* global */
   bool shuffle, drop_last;
   uint64_t seed;

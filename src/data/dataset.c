@@ -177,15 +177,9 @@ ronde_status ronde__data_decode(const ronde__data *data, ronde__store *store_out
   return dataset_decode(data->impl, train_only, store_out);
 }
 
-ronde_status ronde__data_read_epoch(const ronde__data *data, const ronde__store *store, int64_t epoch,
-                                    const int64_t *ids, int64_t n, float *x, int64_t *labels, float *targets) {
-  int64_t drawn = data->augments ? epoch : 0;
-  if (!store) return dataset_borrow_rows(data->impl, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels, targets);
-  return dataset_read_rows(data->impl, store, RONDE_SPLIT_TRAIN, drawn, ids, n, x, labels, targets);
-}
-
-ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, float *x,
-                              int64_t *labels, float *targets) {
+/* Reads from the source, whoever's it is, and checks what it gave. */
+static ronde_status dataset_read_checked(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n,
+                                         float *x, int64_t *labels, float *targets) {
   const ronde_source *source = &data->source;
   ronde_status status = source->read(source->user, split, ids, n, x, labels, targets);
   if (status != RONDE_OK && !data->impl)
@@ -199,6 +193,31 @@ ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const 
                          (long long)source->classes - 1);
   for (int64_t i = 0, elems = ronde__source_elems(source); i < n && !data->impl; ++i)
     RONDE_TRY(ronde__source_check_row(source, ids[i], x + i * elems));
+  return RONDE_OK;
+}
+
+static void dataset_mask(const ronde__data *data, int64_t epoch, const int64_t *ids, int64_t n, float *x,
+                         int64_t *labels) {
+  int64_t elems = ronde__source_elems(&data->source);
+  for (int64_t i = 0; i < n && data->masking.share > 0; ++i)
+    ronde__masking_apply(&data->masking, epoch, ids[i], elems, (int32_t *)(void *)x + i * elems, labels + i * elems);
+}
+
+ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, float *x,
+                              int64_t *labels, float *targets) {
+  RONDE_TRY(dataset_read_checked(data, split, ids, n, x, labels, targets));
+  dataset_mask(data, 0, ids, n, x, labels);
+  return RONDE_OK;
+}
+
+ronde_status ronde__data_read_epoch(const ronde__data *data, const ronde__store *store, int64_t epoch,
+                                    const int64_t *ids, int64_t n, float *x, int64_t *labels, float *targets) {
+  dataset_impl *im = data->impl;
+  if (!im) RONDE_TRY(dataset_read_checked(data, RONDE_SPLIT_TRAIN, ids, n, x, labels, targets));
+  int64_t moved = im && (im->crop || im->flip) ? epoch : 0;
+  if (im && !store) RONDE_TRY(dataset_borrow_rows(im, RONDE_SPLIT_TRAIN, moved, ids, n, x, labels, targets));
+  if (im && store) RONDE_TRY(dataset_read_rows(im, store, RONDE_SPLIT_TRAIN, moved, ids, n, x, labels, targets));
+  dataset_mask(data, epoch, ids, n, x, labels);
   return RONDE_OK;
 }
 

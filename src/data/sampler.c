@@ -21,6 +21,9 @@ static ronde_status sampler_check(const ronde__sampler_options *o) {
   if (o->repeat < 1) return ronde__fail(RONDE_E_USAGE, "repeat %lld: at least 1 is needed", (long long)o->repeat);
   if (!(o->val_split >= 0 && o->val_split < 1))
     return ronde__fail(RONDE_E_USAGE, "val-split %g: a fraction of at least 0 and below 1 is needed", o->val_split);
+  if (o->n_drawn < 0 || o->n_drawn > o->n_train)
+    return ronde__fail(RONDE_E_USAGE, "train-examples %lld: the data set has %lld training examples",
+                       (long long)o->n_drawn, (long long)o->n_train);
   return RONDE_OK;
 }
 
@@ -107,19 +110,21 @@ static ronde_status sampler_split_off(ronde__sampler *s) {
 ronde_status ronde__sampler_create(const ronde__sampler_options *o, ronde__sampler **sampler_out) {
   RONDE_TRY(sampler_check(o));
   /* The margin lets 0.29 of 100 be 29, whose product in doubles lies just below. */
-  int64_t n_validation = (int64_t)floor(o->val_split * (double)o->n_train + 1e-6);
+  int64_t n_validation =
+      o->n_drawn ? o->n_train - o->n_drawn : (int64_t)floor(o->val_split * (double)o->n_train + 1e-6);
   int64_t n_kept = o->n_train - n_validation, n_list;
   if (__builtin_mul_overflow(n_kept, o->repeat, &n_list))
     return ronde__fail(RONDE_E_USAGE, "repeat %lld: more examples than can be counted", (long long)o->repeat);
   if (o->batch > n_list)
     return ronde__fail(RONDE_E_USAGE, "batch %lld is larger than the data: %lld training examples%s",
                        (long long)o->batch, (long long)n_list,
-                       n_validation ? " are left after the validation examples are kept out" : "");
+                       n_validation && !o->n_drawn ? " are left after the validation examples are kept out" : "");
   ronde__sampler *s;
   RONDE__ALLOC(s, sizeof *s, "sampler");
   *s = (ronde__sampler){.options = *o, .n_kept = n_kept, .n_validation = n_validation, .n_list = n_list};
   ronde_status status = n_validation ? sampler_split_off(s) : RONDE_OK;
   s->options.labels = NULL;
+  if (o->n_drawn) s->n_validation = 0; /* nobody looks at what was not drawn */
   if (status == RONDE_OK) *sampler_out = s;
   else ronde__sampler_destroy(s);
   return status;

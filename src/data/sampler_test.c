@@ -111,6 +111,38 @@ static void test_validation_examples_are_kept_out(void **state) {
     }
 }
 
+/* A part of each class, drawn by the seed; nothing is left over to validate on. */
+static void test_some_examples_are_drawn(void **state) {
+  enum { N = 90, N_DRAWN = 30, N_CLASSES = 3 };
+  int64_t labels[N], n_validation;
+  for (int64_t i = 0; i < N; ++i) labels[i] = i / (N / N_CLASSES);
+  ronde__sampler_options options = {
+      .n_train = N, .n_drawn = N_DRAWN, .repeat = 1, .batch = 7, .shuffle = true, .seed = 5, .labels = labels};
+  ronde__sampler *sampler = make(options);
+  ronde__sampler_validation(sampler, &n_validation);
+  assert_int_equal(n_validation, 0);
+  assert_int_equal(ronde__sampler_epoch_examples(sampler), N_DRAWN);
+  int64_t *first = epoch_ids(sampler, 1), *second = epoch_ids(sampler, 2), of_class[N_CLASSES] = {0};
+  bool seen[N] = {false};
+  for (int i = 0; i < N_DRAWN; ++i) seen[first[i]] = true, ++of_class[labels[first[i]]];
+  for (int k = 0; k < N_CLASSES; ++k) assert_int_equal(of_class[k], N_DRAWN / N_CLASSES);
+  for (int i = 0; i < N_DRAWN; ++i) assert_true(seen[second[i]]); /* every epoch has the same ones */
+  options.seed = 6;
+  ronde__sampler *other = make(options);
+  int64_t *others = epoch_ids(other, 1);
+  int n_common = 0;
+  for (int i = 0; i < N_DRAWN; ++i) n_common += seen[others[i]];
+  assert_true(n_common < N_DRAWN);
+  options.n_drawn = N + 1;
+  ronde__sampler *none;
+  assert_int_equal(ronde__sampler_create(&options, &none), RONDE_E_USAGE);
+  free(first);
+  free(second);
+  free(others);
+  ronde__sampler_destroy(sampler);
+  ronde__sampler_destroy(other);
+}
+
 static void test_validation_is_drawn_by_the_seed(void **state) {
   ronde__sampler_options options = {.n_train = 1000, .batch = 1, .val_split = .1, .seed = 1};
   ronde__sampler *a = make(options);
@@ -192,6 +224,7 @@ int main(void) {
       cmocka_unit_test(test_the_seed_decides),
       cmocka_unit_test(test_drop_last_drops_the_end_of_the_same_order),
       cmocka_unit_test(test_validation_examples_are_kept_out),
+      cmocka_unit_test(test_some_examples_are_drawn),
       cmocka_unit_test(test_validation_is_drawn_by_the_seed),
       cmocka_unit_test(test_each_class_keeps_its_share),
       cmocka_unit_test(test_impossible_options_are_named),

@@ -47,8 +47,8 @@ void ronde__store_point(ronde__store *store, const ronde__store_layout *layout, 
 bool ronde__data_decodes(const ronde__data *data);
 /* The train split, decoded now. */
 ronde_status ronde__data_decode(const ronde__data *data, ronde__store *store_out);
-/* Training examples as an epoch sees them, augmented where the set says so. store: of ronde__data_decode; NULL: the
- * set's own. */
+/* Training examples as an epoch sees them, augmented and masked where the set says so. store: of ronde__data_decode; NULL:
+ * the set's own. */
 ronde_status ronde__data_read_epoch(const ronde__data *data, const ronde__store *store, int64_t epoch,
                                     const int64_t *ids, int64_t n, float *x, int64_t *labels, float *targets);
 

@@ -59,19 +59,6 @@ ronde__plan_step ronde__step_of_receive(const ronde__phys *y, int message, const
   return step;
 }
 
-ronde__plan_step ronde__step_between_ranks(const ronde__op *op, const ronde__phys *from, const ronde__phys *to,
-                                           bool need_dinput, const ronde__plan_options *options) {
-  ronde__plan_step step = {.op = op, .split = true};
-  step.desc = (ronde__op_desc){.n_inputs = 1,
-                               .n_outputs = 1,
-                               .in = {*from},
-                               .out = {*to},
-                               .need_dinput = {need_dinput},
-                               .peers = options->split.peers};
-  set_options(&step.desc, options);
-  return step;
-}
-
 static bool are_stored_so(const ronde__op_desc *desc, const ronde__weight_layout *const *stored) {
   for (int i = 0; i < desc->n_params; i++)
     if (stored[i] && !ronde__weight_layout_equal(&desc->param[i], stored[i])) return false;
@@ -85,6 +72,8 @@ bool ronde__step_lay_out(const ronde_graph *graph, const ronde__node *node, cons
   for (int i = 0; i < node->n_outputs; i++) out[i] = graph->tensors[node->out[i]]->shape;
   const ronde__op_desc offered = step->desc;
   step->op->layouts(&step->desc, in, out);
+  for (int i = 0; i < node->n_params && step->op->any_weights; i++)
+    if (stored[i]) step->desc.param[i] = *stored[i];
   if (are_stored_so(&step->desc, stored)) return true;
   ronde__op_desc own = step->desc;
   for (ronde__layout layout = RONDE__ROWS; layout <= RONDE__BLOCKS; layout++) {
@@ -108,7 +97,11 @@ ronde__plan_step ronde__step_of_reorder(const ronde__phys *from, const ronde__ph
 }
 
 int ronde__plan_add_value(ronde__plan *plan, ronde__phys phys, bool external, bool has_gradient) {
-  plan->values[plan->n_values] =
-      (ronde__value){.phys = phys, .external = external, .has_gradient = has_gradient, .gradient_home = plan->n_values};
+  plan->values[plan->n_values] = (ronde__value){.phys = phys,
+                                                .external = external,
+                                                .has_gradient = has_gradient,
+                                                .gradient_home = plan->n_values,
+                                                .whole = plan->n_values,
+                                                .turns = -1};
   return plan->n_values++;
 }

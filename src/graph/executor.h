@@ -18,6 +18,8 @@ typedef struct ronde__executor {
   void (*pass_destroy)(void *pass);
   /* As ronde__pass_prepare (n_all 0) or ronde__net_prepare_split, ronde__pass_forward, ronde__net_predict. */
   ronde_status (*prepare)(void *pass, int64_t n, int64_t n_all);
+  /* As ronde__pass_expect. NULL: it has no stages. */
+  ronde_status (*expect)(void *pass, int64_t n, bool *any_out);
   ronde_status (*forward)(void *pass, const ronde__net_batch *batch, float loss_scale, const ronde__net_hooks *hooks,
                           ronde__net_result *result_out);
   ronde_status (*predict)(void *pass, int64_t n, const float *x, float *y_out);

@@ -87,6 +87,8 @@ void ronde__graph_take_input(const ronde_graph *graph, int input, int64_t n, con
 void *ronde__graph_fail(ronde_graph *graph, ronde_status status);
 /* Sets the loss where the model function set none, and checks that there is an input and an output. */
 ronde_status ronde__graph_finish(ronde_graph *graph);
+/* Of a forward pass of one example: multiply-adds x 2. */
+int64_t ronde__node_flops(const ronde_graph *graph, const ronde__node *node);
 /* Batch normalisations take the statistics of all replicas' examples from now on; returns how many there are. */
 int ronde__graph_synchronise(ronde_graph *graph);
 
@@ -116,7 +118,7 @@ typedef struct ronde__split {
   bool fuses;                /* gradients of these layers are transient (op.h) */
 } ronde__split;
 
-/* Whether a layer can be split: one whose parameters nobody else has. */
+/* Whether a layer can be split: one over vectors whose parameters nobody else has. */
 bool ronde__graph_can_split(const ronde_graph *graph, int node);
 /* Whether a node behind a split layer can be executed on a rank's features alone. */
 bool ronde__node_keeps_features(const ronde__node *node);
@@ -136,6 +138,9 @@ typedef struct ronde__net_options {
   /* Gradients are handed out as backward makes them, and kept no longer: where no exchange, clipping or accumulation
    * waits for all of them. */
   bool transient_gradients;
+  /* What backward makes of parameters alone is kept for the next one, where that accumulates: the parameters must be the
+   * same then. Not of eager nets. */
+  bool keeps_turned;
   const char *taker_name; /* of who takes them, in the ledger's joint names: "sgd" */
   double taker_bytes;     /* that it moves for each element of a gradient */
   bool rows_by_layer;     /* in the ledger, with the bytes of a call; else what is alike shares a row */
@@ -263,6 +268,10 @@ void ronde__pass_destroy(ronde__pass *pass);
 /* Makes the plan of a batch size and takes its memory, or prepares its ops, now (else the first use does): its cost
  * belongs to set-up. */
 ronde_status ronde__pass_prepare(ronde__pass *pass, int64_t n);
+/* Of a stage: begins to receive what the next forward of this pass, of n examples in training, needs of the stage in front,
+ * while the last one's backward may still be to come. any_out false: it does not, because it has no memory apart for it
+ * (the last forward was not of n). All passes of the net expect, and go forward, in the order of micro-batches. */
+ronde_status ronde__pass_expect(ronde__pass *pass, int64_t n, bool *any_out);
 /* If a pass fails (an op or a hook did), its outputs and the gradients that it has not handed out are undefined, and
  * some buffers may have been updated. It can begin anew, and others under way go on.
  * Forward and loss. loss_scale: the factor of each example's loss in the gradients, 1 / (examples of the step).
@@ -325,7 +334,8 @@ ronde_status ronde__graph_costs(const ronde_graph *graph, const ronde__net_optio
 
 typedef struct ronde__stage_size {
   size_t parameters, trained; /* elements */
-  size_t arena_bytes;         /* of one pass */
+  size_t arena_bytes;         /* of one pass, */
+  size_t kept_bytes;          /* and of all: what backward keeps of parameters where the net keeps_turned */
   double flops;               /* executed, forward and backward */
   double sent_bytes;          /* to neighbours, gradients included */
 } ronde__stage_size;

@@ -288,6 +288,12 @@ ronde_status ronde__pass_prepare(ronde__pass *pass, int64_t n) {
   return pass->net->executor->prepare(pass->execution, n, 0);
 }
 
+ronde_status ronde__pass_expect(ronde__pass *pass, int64_t n, bool *any_out) {
+  const ronde__executor *executor = pass->net->executor;
+  *any_out = false;
+  return executor->expect ? executor->expect(pass->execution, n, any_out) : RONDE_OK;
+}
+
 ronde_status ronde__net_prepare_split(ronde__net *net, int64_t n_all) {
   const ronde__peers *peers = net->options.split.peers;
   int64_t n =

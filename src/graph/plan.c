@@ -1,6 +1,7 @@
 /* Lays out a recorded graph for one batch size: what is fused or joined, the layouts, each step's form, the gradients'
  * order. */
 #include "graph/plan.h"
+#include "ops/shares.h"
 
 #include <string.h>
 
@@ -177,7 +178,7 @@ static void join_follower(builder *b, int index, const ronde__node *node, ronde_
     b->fused_into[next] = index;
 }
 
-/* Where several nodes use a parameter, the first of them says how it is stored. */
+/* Where several nodes use a parameter, the first of them that is not content with any order says how it is stored. */
 static ronde_status lay_out_step(builder *b, const ronde__node *node, ronde__plan_step *step) {
   const ronde__weight_layout *stored[RONDE__OP_MAX_PARAMS];
   for (int i = 0; i < node->n_params; i++) stored[i] = b->stored[node->param[i]].o ? &b->stored[node->param[i]] : NULL;
@@ -186,8 +187,17 @@ static ronde_status lay_out_step(builder *b, const ronde__node *node, ronde__pla
                        "%s: an earlier layer stores the shared %s in another order than this layer's input allows; "
                        "share it between layers whose inputs are both vectors, or both images of equal size",
                        node->label, b->graph->params[node->param[0]].name);
-  for (int i = 0; i < node->n_params; i++) b->stored[node->param[i]] = step->desc.param[i];
+  for (int i = 0; i < node->n_params && !step->op->any_weights; i++) b->stored[node->param[i]] = step->desc.param[i];
   return RONDE_OK;
+}
+
+/* Of those that are content with any: what a layer behind them has said. */
+static void settle_weights(builder *b) {
+  for (int i = 0; i < b->plan->n_steps; i++) {
+    ronde__plan_step *step = &b->plan->steps[i];
+    for (int j = 0; j < step->desc.n_params && step->op->any_weights; j++)
+      if (b->stored[step->param[j]].o) step->desc.param[j] = b->stored[step->param[j]];
+  }
 }
 
 /* The value of an input as a step that is laid out for the rank's own examples finds it; of one that works on a rank's
@@ -245,11 +255,13 @@ static ronde_status add_step(builder *b, int index, const ronde__node *node) {
   for (int i = 0; i < node->n_outputs; i++) {
     bool gradient = b->wants_gradient[node->out[i]] && b->for_loss[node->out[i]];
     step.has_backward |= gradient;
-    step.out[i] = ronde__plan_add_value(plan, desc->out[i], false, gradient && !step.op->is_loss);
+    step.out[i] = step.split ? ronde__plan_add_whole(plan, b->options, desc->out[i], gradient)
+                             : ronde__plan_add_value(plan, desc->out[i], false, gradient && !step.op->is_loss);
     plan->values[step.out[i]].split = step.split;
     b->value_of[node->out[i]] = step.out[i];
   }
-  plan->steps[plan->n_steps++] = step;
+  if (step.split) ronde__plan_add_turns(plan, b->options, &step);
+  else plan->steps[plan->n_steps++] = step;
   return RONDE_OK;
 }
 
@@ -289,20 +301,28 @@ static void share_gradient(ronde__plan *plan, const ronde__plan_step *step) {
   }
 }
 
+/* Who has written a gradient so far, in backward order: 0 nobody, ALL_ROWS a step, else the turns of that exchange, each of
+ * which writes rows of its own. */
+enum { ALL_ROWS = -1 };
+
+static void write_gradient(ronde__plan_step *step, int input, int *written) {
+  int *by = &written[step->in[input]];
+  bool is_turn = ronde__step_exchanges(step) && (*by == 0 || *by == step->exchange);
+  step->accumulate_dinput[input] = *by != 0 && !is_turn;
+  *by = is_turn ? step->exchange : ALL_ROWS;
+}
+
 static ronde_status order_gradients(ronde__plan *plan) {
-  bool *written;
+  int *written;
   RONDE__ALLOC(written, (size_t)plan->n_values * sizeof *written, "plan");
   for (int i = 0; i < plan->n_values; i++) plan->values[i].gradient_home = i;
   for (int i = plan->n_steps - 1; i >= 0; i--) {
     ronde__plan_step *step = &plan->steps[i];
-    if (step->op == ronde__ops[RONDE__OP_REORDER] || step->desc.peers)
+    if (step->op == ronde__ops[RONDE__OP_REORDER] || ronde__step_exchanges(step))
       step->has_backward = step->desc.need_dinput[0] && written[step->out[0]];
     if (step->op == &ronde__op_receive) step->has_backward = written[step->out[0]];
-    for (int j = 0; j < step->desc.n_inputs && step->has_backward; j++) {
-      if (!step->desc.need_dinput[j]) continue;
-      step->accumulate_dinput[j] = written[step->in[j]];
-      written[step->in[j]] = true;
-    }
+    for (int j = 0; j < step->desc.n_inputs && step->has_backward; j++)
+      if (step->desc.need_dinput[j]) write_gradient(step, j, written);
     if (step->has_backward) share_gradient(plan, step);
   }
   ronde__free(written);
@@ -375,6 +395,8 @@ static ronde_status lay_out(builder *b) {
   add_inputs(b);
   for (int i = 0; i < graph->n_nodes; i++)
     if (is_needed(b, &graph->nodes[i])) RONDE_TRY(add_node(b, i));
+  settle_weights(b);
+  if (b->options->n_all) RONDE_TRY(ronde__plan_order_turns(plan));
   plan->output = b->options->n_all ? -1 : b->value_of[graph->output];
   RONDE_TRY(order_gradients(plan));
   if (b->options->stage.neighbours) {
@@ -388,10 +410,11 @@ static ronde_status lay_out(builder *b) {
 }
 
 ronde_status ronde__plan_create(const ronde_graph *graph, const ronde__plan_options *options, ronde__plan **plan_out) {
-  /* In front of an input there may be two reorders, and a step between ranks. */
-  size_t max_steps = (size_t)graph->n_nodes * (1 + 3 * RONDE__OP_MAX_INPUTS),
-         max_values =
-             (size_t)graph->n_nodes * (RONDE__OP_MAX_OUTPUTS + 3 * RONDE__OP_MAX_INPUTS) + 2 + RONDE_MAX_INPUTS;
+  /* In front of an input there may be two reorders, and an exchange between ranks, of two steps and two values a turn. */
+  size_t n_turns = options->n_all ? (size_t)ronde__n_turns(options->split.peers) : 0;
+  size_t max_steps = (size_t)graph->n_nodes * (2 + n_turns + 2 * (1 + n_turns) * RONDE__OP_MAX_INPUTS),
+         max_values = (size_t)graph->n_nodes * (1 + n_turns) * (RONDE__OP_MAX_OUTPUTS + 3 * RONDE__OP_MAX_INPUTS) + 2 +
+                      RONDE_MAX_INPUTS;
   ronde__plan *plan;
   RONDE__ALLOC(plan, sizeof *plan, "plan");
   *plan = (ronde__plan){.n = options->n,

@@ -12,7 +12,11 @@ typedef struct ronde__value {
   bool split;    /* a rank's features of the examples of all ranks */
   bool has_gradient;
   int gradient_home;              /* the value in whose gradient's place this one's lies; itself */
+  int whole;                      /* the value that has the rows of all turns, of which this is one's; itself */
+  int turns;                      /* of such a whole, its first turn: the others follow; -1: none */
   size_t offset, gradient_offset; /* bytes in the arena */
+  size_t next_offset;             /* of what is received: where that of the pass's next forward comes in the meantime,
+                                     behind offset; 0: it is not received */
 } ronde__value;
 
 typedef struct ronde__plan_step {
@@ -30,7 +34,9 @@ typedef struct ronde__plan_step {
   size_t work_offset[2], work_bytes[2]; /* forward, backward */
   int forward_slot, backward_slot;      /* in the ledger, -1: none */
   int node;                             /* in whose place it runs */
-  int under_way;                        /* of a send or receive: what of a pass it has begun to send */
+  int under_way;     /* of a send, receive or exchange: what of a pass it has begun to send, or receive */
+  int exchange;      /* from 1: the turns of one exchange have the same; 0: it is none */
+  int value, result; /* of an exchange: of all turns */
   double forward_flops, backward_flops; /* executed */
 } ronde__plan_step;
 
@@ -53,7 +59,8 @@ typedef struct ronde__plan {
   int taken[RONDE_MAX_INPUTS]; /* where there are several inputs: the values that a pass takes from the rows of x, */
   int n_taken;                 /* -1: nobody reads it */
   int target, output;          /* values; -1: none */
-  int n_under_way;             /* sends and receives of a stage */
+  int n_under_way;             /* sends and receives of a stage, or exchanges of split layers; */
+  int n_received;              /* receives, which are the first of these, and of the steps */
   size_t arena_bytes;
   int n_passes; /* which backward of may follow */
 } ronde__plan;
@@ -103,22 +110,27 @@ ronde__plan_step ronde__step_of_send(const ronde__phys *x, bool gradient, int me
                                      const ronde__plan_options *options);
 ronde__plan_step ronde__step_of_receive(const ronde__phys *y, int message, const ronde__plan_options *options);
 
-/* From one part of a value to another, for a split layer: op is one of those between ranks. */
-ronde__plan_step ronde__step_between_ranks(const ronde__op *op, const ronde__phys *from, const ronde__phys *to,
-                                           bool need_dinput, const ronde__plan_options *options);
-
 /* plan_split.c, while a plan is laid out. Whether the node is split in this plan. */
 static inline bool ronde__plan_splits(const ronde__plan_options *options, int node) {
   return options->n_all > 0 && options->split.nodes[node];
 }
-/* Values made of `value` by a step between ranks, added where it is not there yet: its own examples with all features, of
- * one that is split; all examples with all features. user: the step that reads it. */
+/* Values made of `value` by exchanges between ranks, added where they are not there yet: its own examples with all
+ * features, of one that is split; all examples with all features. user: the step that reads it. */
 int ronde__plan_own_examples(ronde__plan *plan, const ronde__plan_options *options, const ronde__shape *shape,
                              int value, const ronde__plan_step *user);
 int ronde__plan_gather(ronde__plan *plan, const ronde__plan_options *options, const ronde__shape *shape, int value,
                        const ronde__plan_step *user);
 /* Leaves this rank's part of a linear layer that is laid out for its own examples. */
 void ronde__plan_split_linear(const ronde__plan_options *options, ronde__plan_step *step);
+/* A value of all turns. */
+int ronde__plan_add_whole(ronde__plan *plan, const ronde__plan_options *options, ronde__phys phys, bool has_gradient);
+/* Adds a step that is laid out for the examples of all ranks, turn by turn. */
+void ronde__plan_add_turns(ronde__plan *plan, const ronde__plan_options *options, const ronde__plan_step *step);
+/* Puts steps of split layers in the order of turns: what a turn needs of other ranks is on its way while the one in front
+ * of it is computed. */
+ronde_status ronde__plan_order_turns(ronde__plan *plan);
+/* Whether it is a step between ranks. */
+static inline bool ronde__step_exchanges(const ronde__plan_step *step) { return step->exchange > 0; }
 /* Of a step that keeps the features of a split value, the first of them. */
 int64_t ronde__plan_first_channel(const ronde__plan_options *options, const ronde__shape *shape);
 
@@ -145,6 +157,9 @@ static inline bool ronde__loss_is_apart(const ronde__plan_step *step, const rond
 ronde_status ronde__loss_ask(const ronde_graph *recorded, const ronde__plan_step *step, const ronde__op_call *call,
                              const ronde__net_hooks *hooks, ronde__net_result *result_out);
 void ronde__loss_take(const ronde__plan_step *step, const ronde__op_call *call, const ronde__net_hooks *hooks);
+
+/* Whether its backward may keep the weight that it reads turned: that of this step alone. */
+bool ronde__plan_keeps_turned(const ronde__plan *plan, const ronde__plan_step *step);
 
 /* plan_memory.c: the offsets of all that lies in the arena, and its size; the steps are prepared. */
 ronde_status ronde__plan_place_memory(ronde__plan *plan, const ronde_graph *graph, bool transient_gradients);

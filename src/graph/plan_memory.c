@@ -26,13 +26,44 @@ static void add_gradients(lifetimes *l, ronde__plan *plan, const ronde_graph *gr
                 2 * plan->n_steps, 2 * plan->n_steps, &plan->params[i].gradient_offset);
 }
 
-/* What is sent, forward or backward, may still be on its way when the pass has ended. */
-static void keep_sent(const ronde__plan *plan, int *last, int *gradient_last) {
+/* What is sent, forward or backward, may still be on its way when the pass has ended. What comes is there before it is
+ * needed: the gradient of what was sent from that moment on, and what is received while the pass has what came before. */
+static void keep_messages(ronde__plan *plan, int *first, int *last, int *gradient_first, int *gradient_last) {
   for (int i = 0; i < plan->n_steps; i++) {
     const ronde__plan_step *step = &plan->steps[i];
+    int home = plan->values[step->in[0]].gradient_home;
     if (step->op == &ronde__op_send) last[step->in[0]] = 2 * plan->n_steps;
+    if (step->op == &ronde__op_send && step->has_backward)
+      gradient_first[home] = (int)ronde__min(gradient_first[home], i);
+    if (step->op == &ronde__op_receive) {
+      ronde__value *value = &plan->values[step->out[0]];
+      first[step->out[0]] = 0;
+      last[step->out[0]] = 2 * plan->n_steps;
+      value->next_offset = (size_t)ronde__ceil_div(ronde__phys_elems(&value->phys), 16) * 64;
+    }
     if (step->op == &ronde__op_receive && step->has_backward)
       gradient_last[plan->values[step->out[0]].gradient_home] = 2 * plan->n_steps;
+  }
+}
+
+/* The value in whose memory a value's gradient lies: of turns, that of all of them, which are alike. */
+static int gradient_place(const ronde__plan *plan, int value) {
+  const ronde__value *v = &plan->values[value];
+  for (int t = 0; v->turns >= 0; t++) {
+    const ronde__value *turn = &plan->values[v->turns + t];
+    if (turn->phys.n > 0) return plan->values[turn->gradient_home].whole;
+  }
+  return plan->values[v->gradient_home].whole;
+}
+
+/* Turns lie behind one another. */
+static void place_turns(ronde__plan *plan, const ronde__value *whole) {
+  size_t before = 0;
+  for (int t = 0; before < (size_t)ronde__phys_elems(&whole->phys); t++) {
+    ronde__value *turn = &plan->values[whole->turns + t];
+    turn->offset = whole->offset + before * sizeof(float);
+    turn->gradient_offset = whole->gradient_offset + before * sizeof(float);
+    before += (size_t)ronde__phys_elems(&turn->phys);
   }
 }
 
@@ -55,21 +86,23 @@ ronde_status ronde__plan_place_memory(ronde__plan *plan, const ronde_graph *grap
     ronde__operands again = ronde__op_backward_reads(step->op, &step->desc);
     for (int j = 0; j < step->desc.n_outputs; j++) {
       bool kept = step->has_backward && again.out >> j & 1;
-      first[step->out[j]] = i;
-      last[step->out[j]] = (int)ronde__max(last[step->out[j]], kept ? back : i);
+      int out = plan->values[step->out[j]].whole;
+      first[out] = (int)ronde__min(first[out], i);
+      last[out] = (int)ronde__max(last[out], kept ? back : i);
     }
     for (int j = 0; j < step->desc.n_inputs; j++) {
       bool kept = step->has_backward && again.in >> j & 1;
-      last[step->in[j]] = (int)ronde__max(last[step->in[j]], kept ? back : i);
+      int in = plan->values[step->in[j]].whole;
+      last[in] = (int)ronde__max(last[in], kept ? back : i);
     }
     if (step->has_backward) {
       for (int j = 0; j < step->desc.n_outputs; j++) {
-        int home = plan->values[step->out[j]].gradient_home;
+        int home = gradient_place(plan, step->out[j]);
         gradient_last[home] = (int)ronde__max(gradient_last[home], back);
       }
       for (int j = 0; j < step->desc.n_inputs; j++) {
         if (!step->desc.need_dinput[j]) continue;
-        int home = plan->values[step->in[j]].gradient_home;
+        int home = gradient_place(plan, step->in[j]);
         gradient_first[home] = (int)ronde__min(gradient_first[home], back);
       }
     }
@@ -78,7 +111,7 @@ ronde_status ronde__plan_place_memory(ronde__plan *plan, const ronde_graph *grap
     add_block(&l, step->work_bytes[1], back, back, &step->work_offset[1]);
   }
   if (plan->output >= 0) last[plan->output] = (int)ronde__max(last[plan->output], s);
-  keep_sent(plan, last, gradient_last);
+  keep_messages(plan, first, last, gradient_first, gradient_last);
   for (int i = 0; i < plan->n_taken; i++) {
     if (last[plan->taken[i]] < 0) plan->taken[i] = -1;
     else first[plan->taken[i]] = 0;
@@ -86,14 +119,17 @@ ronde_status ronde__plan_place_memory(ronde__plan *plan, const ronde_graph *grap
   for (int i = 0; i < v; i++) {
     ronde__value *value = &plan->values[i];
     size_t bytes = (size_t)ronde__phys_elems(&value->phys) * sizeof(float);
-    if (!value->external && first[i] <= last[i]) add_block(&l, bytes, first[i], last[i], &value->offset);
-    if (value->gradient_home == i && value->has_gradient && gradient_first[i] <= gradient_last[i])
+    if (value->whole != i) continue;
+    if (!value->external && first[i] <= last[i])
+      add_block(&l, value->next_offset + bytes, first[i], last[i], &value->offset);
+    if (gradient_place(plan, i) == i && value->has_gradient && gradient_first[i] <= gradient_last[i])
       add_block(&l, bytes, gradient_first[i], gradient_last[i], &value->gradient_offset);
   }
   if (transient_gradients) add_gradients(&l, plan, graph);
   ronde_status status = ronde__arena_place(l.blocks, l.n, &plan->arena_bytes);
+  for (int i = 0; i < v; i++) plan->values[i].gradient_offset = plan->values[gradient_place(plan, i)].gradient_offset;
   for (int i = 0; i < v; i++)
-    plan->values[i].gradient_offset = plan->values[plan->values[i].gradient_home].gradient_offset;
+    if (plan->values[i].turns >= 0) place_turns(plan, &plan->values[i]);
   ronde__free(l.blocks);
   ronde__free(life);
   return status;

@@ -52,6 +52,7 @@ static void add_receives(ronde__plan *plan, const ronde__plan_options *options, 
     ronde__plan_step step = ronde__step_of_receive(&plan->values[v].phys, message++, options);
     step.out[0] = v;
     add_message(plan, steps, n_steps, step, &c);
+    plan->n_received++;
   }
 }
 
@@ -63,8 +64,7 @@ static int copy_of_external(ronde__plan *plan, const ronde__plan_options *option
   step.for_loss = c->for_loss;
   step.for_output = c->for_output;
   step.in[0] = value;
-  step.out[0] = plan->n_values;
-  plan->values[plan->n_values++] = (ronde__value){.phys = *phys};
+  step.out[0] = ronde__plan_add_value(plan, *phys, false, false);
   steps[(*n_steps)++] = step;
   return step.out[0];
 }

@@ -76,8 +76,9 @@ ronde_status ronde__plan_step_prepare(ronde__plan_step *step, const ronde__plan_
     step->backward_flops = form->executed_flops(desc, step->state, true);
   }
   step->forward_slot = step->backward_slot = -1;
-  if (!options->prof || desc->neighbours || desc->peers) return RONDE_OK; /* what travels is no computation */
-  add_row(step, options, false);
+  if (!options->prof || desc->neighbours || ronde__step_exchanges(step))
+    return RONDE_OK; /* what travels is no computation */
+  if (form->forward) add_row(step, options, false);
   if (step->has_backward) add_row(step, options, true);
   return RONDE_OK;
 }
@@ -85,6 +86,14 @@ ronde_status ronde__plan_step_prepare(ronde__plan_step *step, const ronde__plan_
 size_t ronde__plan_step_partial_elems(const ronde__plan_step *step) {
   const ronde__form *form = step->desc.form;
   return form->partial_elems ? form->partial_elems(&step->desc) : 0;
+}
+
+bool ronde__plan_keeps_turned(const ronde__plan *plan, const ronde__plan_step *step) {
+  if (!step->desc.form->turns_weight || !step->has_backward || !step->desc.need_dinput[0]) return false;
+  int n = 0;
+  for (int i = 0; i < plan->n_steps; i++)
+    for (int j = 0; j < plan->steps[i].desc.n_params; j++) n += plan->steps[i].param[j] == step->param[0];
+  return n == 1;
 }
 
 void ronde__plan_step_release(ronde__plan_step *step) {

@@ -5,6 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A parameter as backward reads it, and the plan whose backward has made that; NULL: none has. */
+typedef struct kept_weight {
+  float *at;
+  const ronde__plan *by;
+} kept_weight;
+
 /* What the passes of a net share. */
 typedef struct planned {
   ronde__net *net;
@@ -15,8 +21,10 @@ typedef struct planned {
   float *values, *gradients, *buffer_values;
   ronde__plan **plans;
   int n_plans;
-  size_t arena_bytes; /* of all passes */
-  double *part;       /* what this replica tells the others about the present step */
+  size_t arena_bytes;  /* of all passes */
+  double *part;        /* what this replica tells the others about the present step */
+  kept_weight *turned; /* [n_params] */
+  int n_params;
 } planned;
 
 typedef struct planned_pass {
@@ -27,8 +35,11 @@ typedef struct planned_pass {
   ronde__plan *plan;
   ronde__net_batch batch;
   float loss_scale;
-  void **under_way; /* [n_under_way]: what a stage's sends and receives have begun to send; of all sizes as many */
+  void **under_way, **coming; /* [n_under_way]: what sends, receives and exchanges have begun to send, and to receive */
   int n_under_way;
+  bool next;    /* what the present forward has received lies at next_offset; */
+  bool expects; /* what the next one needs is coming to the other place; */
+  bool arrives; /* and what the present one needs came like that */
 } planned_pass;
 
 enum { MAX_PLANS = 16 };
@@ -39,10 +50,22 @@ enum { MAX_PLANS = 16 };
 static void forget_a_plan(planned *p) {
   for (int i = 0; i < p->n_plans; i++) {
     if (p->plans[i]->n_passes > 0) continue;
+    for (int j = 0; j < p->n_params; j++)
+      if (p->turned[j].by == p->plans[i]) p->turned[j].by = NULL;
     ronde__plan_destroy(p->plans[i]);
     memmove(p->plans + i, p->plans + i + 1, (size_t)(--p->n_plans - i) * sizeof *p->plans);
     return;
   }
+}
+
+static ronde_status make_turned(planned *p, const ronde__plan *plan) {
+  for (int i = 0; i < plan->n_steps && p->options.keeps_turned; i++) {
+    const ronde__plan_step *step = &plan->steps[i];
+    if (!ronde__plan_keeps_turned(plan, step) || p->turned[step->param[0]].at) continue;
+    RONDE__ALLOC(p->turned[step->param[0]].at, (size_t)ronde__weight_elems(&step->desc.param[0]) * sizeof(float),
+                 "network");
+  }
+  return RONDE_OK;
 }
 
 static ronde_status add_plan(planned *p, int64_t n, int64_t n_all, ronde__plan **plan_out) {
@@ -65,7 +88,7 @@ static ronde_status add_plan(planned *p, int64_t n, int64_t n_all, ronde__plan *
   p->plans = plans;
   RONDE_TRY(ronde__plan_create(ronde__net_graph(p->net), &options, plan_out));
   plans[p->n_plans++] = *plan_out;
-  return RONDE_OK;
+  return make_turned(p, *plan_out);
 }
 
 static ronde_status plan_for(planned *p, int64_t n, int64_t n_all, ronde__plan **plan_out) {
@@ -79,18 +102,15 @@ static void planned_destroy(void *execution) {
   if (!p) return;
   for (int i = 0; i < p->n_plans; i++) ronde__plan_destroy(p->plans[i]);
   free(p->plans);
+  for (int i = 0; i < p->n_params; i++) ronde__free(p->turned[i].at);
+  ronde__free(p->turned);
   ronde__free(p->part);
   ronde__free(p);
 }
 
 static ronde_status planned_create(ronde__net *net, const ronde__net_options *options, void **execution_out) {
   planned *p;
-  double *part;
-  RONDE__ALLOC(part, ronde__net_partial_elems(net) * sizeof *part, "network");
-  if (!(p = ronde__alloc(sizeof *p))) {
-    ronde__free(part);
-    return ronde__fail(RONDE_E_MEMORY, "network: no memory for its passes");
-  }
+  RONDE__ALLOC(p, sizeof *p, "network");
   int n_params;
   size_t n_buffer_elems;
   *p = (planned){.net = net,
@@ -99,8 +119,14 @@ static ronde_status planned_create(ronde__net *net, const ronde__net_options *op
                  .values = ronde__net_values(net),
                  .gradients = ronde__net_gradients(net),
                  .buffer_values = ronde__net_buffer_values(net, &n_buffer_elems),
-                 .part = part};
+                 .part = ronde__alloc(ronde__net_partial_elems(net) * sizeof(double)),
+                 .turned = ronde__alloc((size_t)n_params * sizeof(kept_weight))};
   p->buffers = ronde__net_buffers(net, &p->n_buffers);
+  if (!p->part || !p->turned) {
+    planned_destroy(p);
+    return ronde__fail(RONDE_E_MEMORY, "network: no memory for its passes");
+  }
+  p->n_params = n_params;
   *execution_out = p;
   return RONDE_OK;
 }
@@ -124,20 +150,49 @@ static void unmap_arena(planned_pass *p) {
 /* The arena is the pass's own again when all of it has been sent. */
 static ronde_status wait_for_sends(planned_pass *p) {
   const ronde__neighbours *to = p->shared->options.stage.neighbours;
-  for (int i = 0; i < p->n_under_way; i++) RONDE_TRY(to->wait(to->user, &p->under_way[i]));
+  for (int i = 0; i < p->n_under_way && to; i++) RONDE_TRY(to->wait(to->user, &p->under_way[i]));
+  return RONDE_OK;
+}
+
+/* What was begun to be received belongs to a pass that nobody ends; with kept, but what the present one expects. */
+static void give_up_coming(planned_pass *p, const ronde__plan *plan, bool kept) {
+  const ronde__neighbours *from = p->shared->options.stage.neighbours;
+  for (int i = kept ? plan->n_received : 0; i < p->n_under_way; i++)
+    if (p->coming[i]) from->cancel(from->user, &p->coming[i]);
+}
+
+/* Exchanges are under way within a pass alone. */
+static void give_up_under_way(planned_pass *p) {
+  const ronde__neighbours *to = p->shared->options.stage.neighbours;
+  const ronde__peers *peers = p->shared->options.split.peers;
+  for (int i = 0; i < p->n_under_way; i++)
+    if (to) to->cancel(to->user, &p->under_way[i]);
+    else peers->cancel(peers->user, &p->under_way[i]);
+  give_up_coming(p, NULL, false);
+  ronde__free(p->under_way);
+  p->under_way = p->coming = NULL;
+  p->n_under_way = 0;
+}
+
+/* For as many as the plan has. */
+static ronde_status make_under_way(planned_pass *p, const ronde__plan *plan) {
+  if (plan->n_under_way <= p->n_under_way) return RONDE_OK;
+  give_up_under_way(p);
+  RONDE__ALLOC(p->under_way, 2 * (size_t)plan->n_under_way * sizeof *p->under_way, "pass");
+  p->coming = p->under_way + plan->n_under_way;
+  p->n_under_way = plan->n_under_way;
   return RONDE_OK;
 }
 
 /* Begins something new: the plan for n examples, of n_all where layers are split, and room for it. What the last forward has left is lost. */
 static ronde_status planned_open(planned_pass *p, int64_t n, int64_t n_all, ronde__plan **plan_out) {
-  ronde__plan *plan;
+  ronde__plan *plan, *before = p->plan;
   hold_plan(p, NULL);
   RONDE_TRY(wait_for_sends(p));
   RONDE_TRY(plan_for(p->shared, n, n_all, &plan));
-  if (plan->n_under_way && !p->under_way) {
-    RONDE__ALLOC(p->under_way, (size_t)plan->n_under_way * sizeof *p->under_way, "pass");
-    p->n_under_way = plan->n_under_way;
-  }
+  p->expects &= plan == before;
+  give_up_coming(p, plan, p->expects);
+  RONDE_TRY(make_under_way(p, plan));
   if (plan->arena_bytes > p->arena_bytes) {
     char *arena = ronde__pages_map(plan->arena_bytes);
     if (!arena)
@@ -162,10 +217,8 @@ static ronde_status planned_pass_create(void *execution, void **pass_out) {
 
 static void planned_pass_destroy(void *pass) {
   planned_pass *p = pass;
-  const ronde__neighbours *to = p->shared->options.stage.neighbours;
   hold_plan(p, NULL);
-  for (int i = 0; i < p->n_under_way; i++) to->cancel(to->user, &p->under_way[i]);
-  ronde__free(p->under_way);
+  give_up_under_way(p);
   unmap_arena(p);
   ronde__free(p);
 }
@@ -175,10 +228,29 @@ static ronde_status planned_prepare(void *pass, int64_t n, int64_t n_all) {
   return planned_open(pass, n, n_all, &plan);
 }
 
+static float *received_at(const planned_pass *p, const ronde__value *value, bool next) {
+  return (float *)(p->arena + value->offset + (next ? value->next_offset : 0));
+}
+
+static ronde_status planned_expect(void *pass, int64_t n, bool *any_out) {
+  planned_pass *p = pass;
+  const ronde__plan *plan = p->plan;
+  const ronde__neighbours *from = p->shared->options.stage.neighbours;
+  *any_out = plan && plan->n == n && !p->expects;
+  for (int i = 0; *any_out && i < plan->n_received; i++) {
+    const ronde__plan_step *step = &plan->steps[i];
+    const ronde__value *value = &plan->values[step->out[0]];
+    p->expects = true;
+    RONDE_TRY(from->expect(from->user, RONDE__IN_FRONT, step->desc.message, received_at(p, value, !p->next),
+                           (size_t)ronde__phys_elems(&value->phys), &p->coming[step->under_way]));
+  }
+  return RONDE_OK;
+}
+
 static float *value_at(const planned_pass *p, const ronde__plan *plan, int value) {
   if (value == plan->input) return (float *)p->batch.x;
   if (value == plan->target) return (float *)p->batch.targets;
-  return (float *)(p->arena + plan->values[value].offset);
+  return received_at(p, &plan->values[value], p->next);
 }
 
 static float *gradient_at(const planned_pass *p, int param) {
@@ -195,6 +267,11 @@ static int64_t before_own(const planned_pass *p) {
 /* What is split is executed by all ranks, whoever has examples. */
 static bool is_executed(const planned_pass *p, const ronde__plan_step *step) { return p->batch.n > 0 || step->split; }
 
+/* What is sent forward in training comes back. */
+static bool expects_gradient(const planned_pass *p, const ronde__plan_step *step) {
+  return step->op == &ronde__op_send && step->has_backward && p->batch.training;
+}
+
 static void planned_bind(planned_pass *p, const ronde__plan *plan, const ronde__plan_step *step, bool backward,
                          ronde__op_call *call) {
   *call = (ronde__op_call){.labels = p->batch.labels,
@@ -206,11 +283,13 @@ static void planned_bind(planned_pass *p, const ronde__plan *plan, const ronde__
                            .step = p->batch.step,
                            .first_example = p->batch.first_example - (step->split ? before_own(p) : 0),
                            .partial = p->shared->part,
-                           .under_way = p->under_way ? &p->under_way[step->under_way] : NULL};
+                           .under_way = p->under_way ? &p->under_way[step->under_way] : NULL,
+                           .coming = p->coming ? &p->coming[step->under_way] : NULL,
+                           .expected = p->arrives};
   for (int i = 0; i < step->desc.n_inputs; i++) {
     call->in[i] = value_at(p, plan, step->in[i]);
     call->accumulate_dinput[i] = step->accumulate_dinput[i];
-    if (backward && step->desc.need_dinput[i])
+    if ((backward || expects_gradient(p, step)) && step->desc.need_dinput[i])
       call->din[i] = (float *)(p->arena + plan->values[step->in[i]].gradient_offset);
   }
   for (int i = 0; i < step->desc.n_outputs; i++) {
@@ -321,6 +400,9 @@ static ronde_status planned_forward(void *pass, const ronde__net_batch *batch, f
   RONDE_TRY(planned_open(p, batch->n, batch->n_all, &plan));
   ronde__net_result result = {0};
   p->batch = *batch;
+  p->next ^= p->expects;
+  p->arrives = p->expects;
+  p->expects = false;
   p->loss_scale = loss_scale;
   RONDE_TRY(planned_run_forward(p, plan, true, hooks, &result));
   if (batch->predictions && plan->output >= 0) planned_copy_prediction(p, plan, batch->predictions);
@@ -398,6 +480,15 @@ static ronde_status run_backward_op(running *r, ronde__op_call *call) {
   return RONDE_OK;
 }
 
+/* Until the next backward that begins a sum of gradients, the weights are the same. */
+static void bind_turned(planned_pass *p, const ronde__plan_step *step, bool accumulate, ronde__op_call *call) {
+  kept_weight *kept = &p->shared->turned[step->param[0]];
+  if (!step->desc.form->turns_weight || !step->desc.need_dinput[0] || !kept->at) return;
+  call->turned = kept->at;
+  call->is_turned = accumulate && kept->by == p->plan;
+  kept->by = p->plan;
+}
+
 static ronde_status planned_run_backward(planned_pass *p, bool accumulate, const ronde__net_hooks *hooks,
                                          bool *touched) {
   const ronde__plan *plan = p->plan;
@@ -413,6 +504,7 @@ static ronde_status planned_run_backward(planned_pass *p, bool accumulate, const
     /* To the gradient of a shared parameter that a step before has begun, this one adds. */
     for (int j = 0; j < step->desc.n_params; j++) call.accumulate_dparam[j] = accumulate || touched[step->param[j]];
     call.leaves_dead = leaves_dead(p, step);
+    bind_turned(p, step, accumulate, &call);
     if (is_shared(p, step, hooks)) RONDE_TRY(planned_share(p, step, true, hooks, &call));
     running r = {.p = p, .step = step, .hooks = hooks, .touched = touched};
     RONDE_TRY(run_backward_op(&r, &call));
@@ -434,6 +526,7 @@ static ronde_status planned_predict(void *pass, int64_t n, const float *x, float
   RONDE_TRY(planned_open(p, n, 0, &plan));
   ronde__net_result ignored = {0};
   p->batch = (ronde__net_batch){.n = n, .x = x};
+  p->arrives = p->expects = false;
   RONDE_TRY(planned_run_forward(p, plan, false, NULL, &ignored));
   if (plan->output >= 0) planned_copy_prediction(p, plan, y_out);
   return RONDE_OK;
@@ -463,6 +556,7 @@ const ronde__executor ronde__executor_planned = {
     .pass_create = planned_pass_create,
     .pass_destroy = planned_pass_destroy,
     .prepare = planned_prepare,
+    .expect = planned_expect,
     .forward = planned_forward,
     .predict = planned_predict,
     .backward = planned_backward,

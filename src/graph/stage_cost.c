@@ -96,6 +96,8 @@ ronde_status ronde__stage_measure(const ronde_graph *graph, const ronde__net_opt
     const ronde__plan_step *step = &plan->steps[i];
     size.flops += step->forward_flops + (step->has_backward ? step->backward_flops : 0);
     size.sent_bytes += sent_bytes(step);
+    if (ronde__plan_keeps_turned(plan, step))
+      size.kept_bytes += (size_t)ronde__weight_elems(&step->desc.param[0]) * sizeof(float);
   }
   size.arena_bytes = plan->arena_bytes;
   ronde_status status = count_params(plan, graph, &size);

@@ -108,8 +108,10 @@ typedef struct ronde__job {
   int n_stages,
       n_replicas;        /* of the network, and of the whole of it: their product are the workers; 1: it is not cut */
   int64_t micro_batches; /* that a replica's batch is */
+  bool keeps_turned;     /* as in ronde__net_options: where it helps, and memory suffices */
   ronde__job_stage *stages;   /* [n_stages], owned; NULL: 1 */
   bool *split;                /* [nodes], owned: linear layers that are split over the workers; NULL: none is */
+  ronde__turn_scheme turns;   /* in which the examples go through them */
   bool fuses_split;           /* their gradients are used up as soon as they are there */
   double step_s, bubble_s;    /* of its steps, as foreseen; with stages */
   ronde__spans *stage_costs;  /* by which it was cut and foreseen; NULL: by a model */
@@ -126,6 +128,7 @@ typedef struct ronde__job {
   ronde__optim_options optim;
   char *best_path;   /* where the weights of the best test go, or NULL */
   bool fused_update; /* each parameter is updated as soon as its gradient is there: nothing needs the gradients whole */
+  bool *may_lose;    /* train: [ranks], owned: whose loss does not end the run. NULL: everybody's does */
   ronde__drill drills[RONDE__N_DRILLS];
   ronde__safetensors *init;          /* --init, or NULL */
   char *init_path;                   /* the file that was taken for it, or NULL */

@@ -51,15 +51,16 @@ static int64_t recovery_bytes(const ronde__job *job, const ronde__stage_size *si
 
 ronde__rank_memory ronde__stage_memory(const ronde__job *job, const ronde__stage_size *size, int n_passes, bool reads) {
   int64_t elem = sizeof(float);
+  ronde__strategy_settings settings = {.options = job->options, .roles = &job->roles};
   bool whole = job->n_stages == 1;
   return (ronde__rank_memory){
-      .parameters = (int64_t)size->parameters * elem,
+      .parameters = (int64_t)size->parameters * elem + (job->keeps_turned ? (int64_t)size->kept_bytes : 0),
       .gradients = job->fused_update ? 0 : (int64_t)size->trained * elem,
       .optimizer =
           whole && job->strategy->more_bytes ? 0 : (int64_t)ronde__optim_state_bytes(&job->optim, size->trained),
       .activations = (int64_t)size->arena_bytes * n_passes,
       .loader = loader_bytes(job, reads),
-      .exchange = whole ? 0 : (int64_t)job->strategy->stage_bytes(job->n_replicas, size->trained),
+      .exchange = whole ? 0 : (int64_t)job->strategy->stage_bytes(&settings, job->n_replicas, size->trained),
       .checkpoint = recovery_bytes(job, size)};
 }
 

@@ -229,6 +229,7 @@ static ronde_status define_pass(void *job, ronde_graph *graph) { return define_j
 
 ronde__net_options ronde__job_net_options(const ronde__job *job, ronde__pool *pool, ronde__prof *prof, bool training) {
   ronde__net_options options = {.compute = job->compute, .pool = pool, .prof = prof, .training = training};
+  options.keeps_turned = training && job->keeps_turned;
   if (job->options->exec != RONDE__EXEC_EAGER) return options;
   options.define = define_pass;
   options.define_user = (void *)job;
@@ -307,9 +308,8 @@ int64_t ronde__graph_train_flops(const ronde_graph *graph) {
   int64_t n = 0;
   for (int i = 0; i < graph->n_nodes; i++) {
     const ronde__node *node = &graph->nodes[i];
-    const ronde__op *op = ronde__ops[node->kind];
-    if (!op->flops) continue;
     int64_t forward = ronde__node_flops(graph, node);
+    if (forward == 0) continue;
     bool own = !graph->params[node->param[0]].frozen, first = true;
     for (int j = 0; j < i && first; j++) first = !trains(graph, &graph->nodes[j]);
     /* Where nothing in front of it trains, nobody needs its input's gradient. */

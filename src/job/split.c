@@ -69,7 +69,7 @@ bool ronde__split_fits(const ronde__split_note *note, const ronde__data *data) {
 ronde_status ronde__split_sampler(const ronde__data *data, bool by_class, ronde__sampler_options *options,
                                   ronde__sampler **sampler_out) {
   int64_t *labels = NULL;
-  if (by_class && options->val_split > 0 && options->n_train > 0) {
+  if (by_class && (options->val_split > 0 || options->n_drawn > 0) && options->n_train > 0) {
     RONDE__ALLOC(labels, (size_t)options->n_train * sizeof *labels, data->source.name);
     ronde_status status = ronde__data_labels(data, labels);
     if (status != RONDE_OK) {

@@ -27,6 +27,7 @@ typedef struct ronde__model {
   bool has_dropout;    /* takes --dropout */
   bool any_shape;      /* inputs of any rank, else images */
   float dropout;       /* usual probability */
+  float mask;          /* usual share of tokens that are masked, and to be told; 0: it tells labels */
   int64_t shape[3];    /* usual input, C H W; of sequences T, 0, 0 */
   int64_t vocabulary;  /* the input is tokens; usually numbers below it; 0: it is values */
   bool decoder_input;  /* there is a second input like the first, RONDE__DECODER_INPUT */

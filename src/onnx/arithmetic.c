@@ -1,6 +1,7 @@
 /* Arithmetic on tensors, parameters and numbers; reductions; functions of one number. */
 #include "onnx/import.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -15,9 +16,10 @@ static ronde_status name_next(const ronde__onnx_import *im, const ronde__onnx_no
 static ronde_status build_function(ronde__onnx_import *im, const ronde__onnx_node *node, ronde_function_kind kind,
                                    double a, double b) {
   const ronde_tensor *x;
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
+  ronde__onnx_place place = {0};
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
   RONDE_TRY(name_next(im, node));
-  return ronde__onnx_set(im, node, 0, ronde_function(x, kind, (float)a, (float)b));
+  return ronde__onnx_set_place(im, node, 0, ronde_function(x, kind, (float)a, (float)b), &place);
 }
 
 #define FUNCTION(name, KIND, a, b)                                                           \
@@ -58,23 +60,40 @@ ronde_status ronde__onnx_op_mish(ronde__onnx_import *im, const ronde__onnx_node 
 
 ronde_status ronde__onnx_op_prelu(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *x, *slope;
-  int64_t dims[RONDE_MAX_RANK];
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
-  RONDE_TRY(ronde__onnx_operand(im, node, 1, ronde_tensor_dims(x, dims), &slope));
+  ronde__onnx_place place = {0};
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
+  RONDE_TRY(ronde__onnx_operand(im, node, 1, &place, &slope));
   RONDE_TRY(name_next(im, node));
-  return ronde__onnx_set(im, node, 0, ronde_add(ronde_relu(x), ronde_multiply(ronde_clip(x, -INFINITY, 0), slope)));
+  return ronde__onnx_set_place(im, node, 0,
+                               ronde_add(ronde_relu(x), ronde_multiply(ronde_clip(x, -INFINITY, 0), slope)), &place);
 }
 
 /* ---- on sizes ---- */
 
-static bool calculate(const char *type, int64_t a, int64_t b, int64_t *y_out) {
-  if (a == RONDE__ONNX_BATCH || b == RONDE__ONNX_BATCH) return false;
+/* Of so many times the batch: times or by a number, or by as many batches or fewer. */
+static bool calculate_batches(const char *type, int64_t a, int64_t b, int64_t *y_out) {
+  int64_t k = ronde__onnx_batches(a), m = ronde__onnx_batches(b), most = INT32_MAX;
+  bool times = !strcmp(type, "Mul"), by = !strcmp(type, "Div");
+  if ((k && m && !by) || (!times && !(by && k))) return false;
+  int64_t own = k ? k : m, other = k && m ? m : k ? b : a;
+  if (other < 1 || other > most || own > most || (by && own % other)) return false;
+  int64_t result = times ? own * other : own / other;
+  *y_out = k && m ? result : RONDE__ONNX_BATCHES(result);
+  return result <= most;
+}
+
+static bool calculate_plain(const char *type, int64_t a, int64_t b, int64_t *y_out) {
   if (!strcmp(type, "Add")) return !__builtin_add_overflow(a, b, y_out);
   if (!strcmp(type, "Sub")) return !__builtin_sub_overflow(a, b, y_out);
   if (!strcmp(type, "Mul")) return !__builtin_mul_overflow(a, b, y_out);
-  if (strcmp(type, "Div") != 0 || b == 0 || a < 0 || b < 0) return false;
-  *y_out = a / b;
+  if (b <= 0 || a < 0) return false;
+  *y_out = strcmp(type, "Mod") ? a / b : a % b;
   return true;
+}
+
+static bool calculate(const char *type, int64_t a, int64_t b, int64_t *y_out) {
+  if (ronde__onnx_batches(a) || ronde__onnx_batches(b)) return calculate_batches(type, a, b, y_out);
+  return calculate_plain(type, a, b, y_out) && !ronde__onnx_batches(*y_out);
 }
 
 static ronde_status build_sizes(ronde__onnx_import *im, const ronde__onnx_node *node) {
@@ -85,8 +104,7 @@ static ronde_status build_sizes(ronde__onnx_import *im, const ronde__onnx_node *
   y.is_scalar = a.is_scalar && b.is_scalar;
   bool right = (a.n == y.n || a.n == 1) && (b.n == y.n || b.n == 1);
   for (int i = 0; i < y.n && right; i++)
-    right = calculate(node->proto->op_type, a.size[a.n == 1 ? 0 : i], b.size[b.n == 1 ? 0 : i], &y.size[i]) &&
-            y.size[i] != RONDE__ONNX_BATCH;
+    right = calculate(node->proto->op_type, a.size[a.n == 1 ? 0 : i], b.size[b.n == 1 ? 0 : i], &y.size[i]);
   if (!right) return ronde__onnx_fail(im, node, "its sizes do not follow from the file alone");
   if (out) *out = y;
   return RONDE_OK;
@@ -128,35 +146,26 @@ static bool add_behind(const ronde__onnx_import *im, const ronde__onnx_node *nod
 static ronde_status build_number(ronde__onnx_import *im, const ronde__onnx_node *node, ronde__pair_kind kind,
                                  int number_at, double number) {
   const ronde_tensor *x;
+  ronde__onnx_place place = {0};
   const ronde__onnx_node *last = node;
   float c = (float)number, offset;
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 1 - number_at, &x));
+  RONDE_TRY(ronde__onnx_in_place(im, node, 1 - number_at, &x, &place));
   if (kind == RONDE__PAIR_MULTIPLY && add_behind(im, node, &offset, &last)) {
     RONDE_TRY(name_next(im, node));
-    return ronde__onnx_set(im, last, 0, ronde_function(x, RONDE_AFFINE, c, offset));
+    return ronde__onnx_set_place(im, last, 0, ronde_function(x, RONDE_AFFINE, c, offset), &place);
   }
   RONDE_TRY(name_next(im, node));
-  return ronde__onnx_set(im, node, 0, apply_number(kind, x, c, number_at == 0));
-}
-
-/* An operand's dimensions as they stand in the file, and in front of Ronde's. */
-static int rank_in_file(const ronde__onnx_import *im, const ronde__onnx_node *node, int i) {
-  const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
-  int64_t dims[RONDE_MAX_RANK];
-  if (KIND(value, TENSOR)) return ronde_tensor_dims(value->x, dims) + im->file->lead;
-  return KIND(value, CONSTANT) ? (int)value->constant->n_dims : 0;
+  return ronde__onnx_set_place(im, node, 0, apply_number(kind, x, c, number_at == 0), &place);
 }
 
 /* Each operand has the rank of the largest one. */
 static ronde_status build_pairs(ronde__onnx_import *im, const ronde__onnx_node *node, binary call,
-                                const ronde_tensor **y_out) {
+                                const ronde_tensor **y_out, ronde__onnx_place *place_out) {
   const ronde_tensor *x;
-  int rank = im->file->lead ? 1 : 0;
-  for (int i = 0; i < node->n_in; i++) rank = (int)ronde__max(rank, rank_in_file(im, node, i));
-  rank = (int)ronde__max(1, rank - im->file->lead);
-  RONDE_TRY(ronde__onnx_operand(im, node, 0, rank, y_out));
+  RONDE_TRY(ronde__onnx_common(im, node, 0, node->n_in, place_out));
+  RONDE_TRY(ronde__onnx_operand(im, node, 0, place_out, y_out));
   for (int i = 1; i < node->n_in; i++) {
-    RONDE_TRY(ronde__onnx_operand(im, node, i, rank, &x));
+    RONDE_TRY(ronde__onnx_operand(im, node, i, place_out, &x));
     if (i == node->n_in - 1) RONDE_TRY(name_next(im, node));
     if (!(*y_out = call(*y_out, x))) return ronde_graph_status(im->graph);
   }
@@ -166,14 +175,15 @@ static ronde_status build_pairs(ronde__onnx_import *im, const ronde__onnx_node *
 static ronde_status build_chain(ronde__onnx_import *im, const ronde__onnx_node *node, ronde__pair_kind kind,
                                 binary call) {
   const ronde_tensor *y;
+  ronde__onnx_place place = {0};
   double number;
   for (int i = 0; i < 2 && node->n_in == 2; i++)
     if (ronde__onnx_is_number(im, node, i, &number) && KIND(ronde__onnx_in(im, node, 1 - i), TENSOR) &&
         !(kind == RONDE__PAIR_POWER && i == 0))
       return build_number(im, node, kind, i, number);
   if (node->n_in < 1) return ronde__onnx_fail(im, node, "it has no inputs");
-  RONDE_TRY(build_pairs(im, node, call, &y));
-  return ronde__onnx_set(im, node, 0, y);
+  RONDE_TRY(build_pairs(im, node, call, &y, &place));
+  return ronde__onnx_set_place(im, node, 0, y, &place);
 }
 
 static ronde_status build_pair(ronde__onnx_import *im, const ronde__onnx_node *node, ronde__pair_kind kind,
@@ -182,6 +192,12 @@ static ronde_status build_pair(ronde__onnx_import *im, const ronde__onnx_node *n
   if (ronde__onnx_is_sizes(ronde__onnx_in(im, node, 0)) && ronde__onnx_is_sizes(ronde__onnx_in(im, node, 1)))
     return build_sizes(im, node);
   return build_chain(im, node, kind, call);
+}
+
+/* Of sizes only. */
+ronde_status ronde__onnx_op_mod(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  if (node->n_in == 2) return build_sizes(im, node);
+  return ronde__onnx_fail(im, node, "it has %d inputs instead of 2", node->n_in);
 }
 
 ronde_status ronde__onnx_op_sum(ronde__onnx_import *im, const ronde__onnx_node *node) {
@@ -195,9 +211,10 @@ ronde_status ronde__onnx_op_min(ronde__onnx_import *im, const ronde__onnx_node *
 }
 ronde_status ronde__onnx_op_mean(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *y;
+  ronde__onnx_place place = {0};
   if (node->n_in < 1) return ronde__onnx_fail(im, node, "it has no inputs");
-  RONDE_TRY(build_pairs(im, node, ronde_add, &y));
-  return ronde__onnx_set(im, node, 0, ronde_function(y, RONDE_AFFINE, 1 / (float)node->n_in, 0));
+  RONDE_TRY(build_pairs(im, node, ronde_add, &y, &place));
+  return ronde__onnx_set_place(im, node, 0, ronde_function(y, RONDE_AFFINE, 1 / (float)node->n_in, 0), &place);
 }
 ronde_status ronde__onnx_op_add(ronde__onnx_import *im, const ronde__onnx_node *node) {
   return build_pair(im, node, RONDE__PAIR_ADD, ronde_add);
@@ -256,6 +273,7 @@ static bool find_gelu(const ronde__onnx_import *im, const ronde__onnx_node *firs
 static bool begins_gelu(ronde__onnx_import *im, const ronde__onnx_node *node, ronde_status *status_out) {
   const ronde__onnx_node *nodes[5];
   const ronde_tensor *x;
+  ronde__onnx_place place = {0};
   double number, root = sqrt(2);
   bool divides = node->build == ronde__onnx_op_div;
   if (node->n_in != 2) return false;
@@ -265,11 +283,12 @@ static bool begins_gelu(ronde__onnx_import *im, const ronde__onnx_node *node, ro
   if (at < 0 || !KIND(ronde__onnx_in(im, node, at), TENSOR) || !is_near(number, divides ? root : 1 / root))
     return false;
   if (!find_gelu(im, node, node->in[at], nodes)) return false;
-  *status_out = ronde__onnx_in_tensor(im, node, at, &x);
-  if (*status_out == RONDE_OK) *status_out = name_next(im, nodes[4]);
+  *status_out = ronde__onnx_in_place(im, node, at, &x, &place);
+  if (*status_out == RONDE_OK) *status_out = name_next(im, nodes[0]);
   if (*status_out != RONDE_OK) return true;
   x = ronde_gelu(x, false);
-  for (int i = 0; i < 5 && *status_out == RONDE_OK; i++) *status_out = ronde__onnx_set(im, nodes[i], 0, x);
+  for (int i = 0; i < 5 && *status_out == RONDE_OK; i++)
+    *status_out = ronde__onnx_set_place(im, nodes[i], 0, x, &place);
   return true;
 }
 
@@ -286,22 +305,34 @@ ronde_status ronde__onnx_op_mul(ronde__onnx_import *im, const ronde__onnx_node *
 
 /* ---- reductions ---- */
 
-/* Which dimensions go; none_out: there are no axes, and that means that nothing is reduced. */
-static ronde_status read_reduction(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor **x_out,
-                                   int *n_out, int dims_out[RONDE_MAX_RANK], bool *none_out) {
+/* What is reduced: dimensions dims [n], of which nothing is left where none of them is kept. */
+typedef struct reduction {
+  const ronde_tensor *x;
+  int n, dims[RONDE_MAX_RANK];
+  ronde__onnx_place place; /* of the result */
+  bool none;               /* there are no axes, and that means that nothing is reduced */
+} reduction;
+
+static ronde_status read_reduction(ronde__onnx_import *im, const ronde__onnx_node *node, bool keep,
+                                   reduction *reduction_out) {
+  reduction r = {0};
   int64_t dims[RONDE_MAX_RANK];
   unsigned axes;
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, x_out));
-  int rank = ronde_tensor_dims(*x_out, dims), lead = im->file->lead;
-  RONDE_TRY(ronde__onnx_axes(im, node, 1, rank + lead, &axes));
-  *none_out = axes == 0 && ronde__onnx_attr_int(node, "noop_with_empty_axes", 0);
-  *n_out = 0;
-  if (axes == 0 && lead && !*none_out) return ronde__onnx_fail(im, node, "without axes it reduces the batch");
-  if (lead && axes & 1) return ronde__onnx_fail(im, node, "axis 0 is the batch");
-  for (int d = 0; d < rank; d++)
-    if (axes == 0 || axes >> (d + lead) & 1) dims_out[(*n_out)++] = d;
-  if (lead && *n_out == rank && !ronde__onnx_attr_int(node, "keepdims", 1))
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &r.x, &r.place));
+  bool has_batch = r.place.at != RONDE__ONNX_ALIKE;
+  RONDE_TRY(ronde__onnx_axes(im, node, 1, r.place.rank, &axes));
+  r.none = axes == 0 && ronde__onnx_attr_int(node, "noop_with_empty_axes", 0);
+  if (axes == 0 && has_batch && !r.none) return ronde__onnx_fail(im, node, "without axes it reduces the batch");
+  if (has_batch && axes >> r.place.at & 1) return ronde__onnx_fail(im, node, "axis %d is the batch", r.place.at);
+  const ronde__onnx_place from = r.place;
+  for (int axis = 0; axis < from.rank; axis++) {
+    if (axis == from.at || (axes && !(axes >> axis & 1))) continue;
+    r.dims[r.n++] = ronde__onnx_dim_at(&from, axis);
+    if (!keep && !r.none && axis < from.at) r.place.at--;
+  }
+  if (im->file->lead && r.n == ronde_tensor_dims(r.x, dims) && !keep)
     return ronde__onnx_fail(im, node, "nothing of an example is left but one number without a dimension");
+  *reduction_out = r;
   return RONDE_OK;
 }
 
@@ -310,26 +341,28 @@ typedef enum behind { NOTHING, ROOT, LOGARITHM } behind;
 
 static ronde_status reduce(ronde__onnx_import *im, const ronde__onnx_node *node, before first, ronde_reduce_kind kind,
                            behind last) {
-  const ronde_tensor *x;
-  int n, dims[RONDE_MAX_RANK];
-  bool none, keep = ronde__onnx_attr_int(node, "keepdims", 1) != 0;
-  RONDE_TRY(read_reduction(im, node, &x, &n, dims, &none));
-  if (first == OF_EXP && !none) { /* less the largest, so that nothing overflows */
-    const ronde_tensor *largest = ronde_reduce(x, RONDE_REDUCE_MAXIMUM, n, dims, true);
+  reduction r = {0};
+  bool keep = ronde__onnx_attr_int(node, "keepdims", 1) != 0;
+  RONDE_TRY(read_reduction(im, node, keep, &r));
+  const ronde_tensor *x = r.x;
+  if (first == OF_EXP && !r.none) { /* less the largest, so that nothing overflows */
+    const ronde_tensor *largest = ronde_reduce(x, RONDE_REDUCE_MAXIMUM, r.n, r.dims, true);
     x = ronde_function(ronde_subtract(x, largest), RONDE_EXP, 0, 0);
-    x = ronde_function(ronde_reduce(x, RONDE_REDUCE_SUM, n, dims, true), RONDE_LOG, 0, 0);
+    x = ronde_function(ronde_reduce(x, RONDE_REDUCE_SUM, r.n, r.dims, true), RONDE_LOG, 0, 0);
     x = ronde_add(x, largest);
     RONDE_TRY(name_next(im, node));
-    return ronde__onnx_set(im, node, 0, keep ? x : ronde_reduce(x, RONDE_REDUCE_SUM, n, dims, false));
+    return ronde__onnx_set_place(im, node, 0, keep ? x : ronde_reduce(x, RONDE_REDUCE_SUM, r.n, r.dims, false),
+                                 &r.place);
   }
   if (first == OF_ABS) x = ronde_function(x, RONDE_ABS, 0, 0);
   if (first == OF_SQUARES) x = ronde_function(x, RONDE_SQUARE, 0, 0);
   if (first == OF_EXP) x = ronde_function(x, RONDE_EXP, 0, 0);
   if (last == NOTHING) RONDE_TRY(name_next(im, node));
-  if (!none) x = ronde_reduce(x, kind, n, dims, keep);
-  if (last == ROOT) x = ronde_function(x, RONDE_SQRT, 0, 0);
+  if (!r.none) x = ronde_reduce(x, kind, r.n, r.dims, keep);
+  /* Where all elements are 0, their gradients are too, as PyTorch's are: the bound keeps the root's slope finite. */
+  if (last == ROOT) x = ronde_function(ronde_clip(x, FLT_MIN, INFINITY), RONDE_SQRT, 0, 0);
   if (last == LOGARITHM) x = ronde_function(x, RONDE_LOG, 0, 0);
-  return ronde__onnx_set(im, node, 0, x);
+  return ronde__onnx_set_place(im, node, 0, x, &r.place);
 }
 
 #define REDUCE(name, first, kind, last)                                                             \
@@ -359,12 +392,14 @@ static const ronde_tensor *join_from(const ronde_tensor *x, int from) {
 
 static ronde_status build_softmax(ronde__onnx_import *im, const ronde__onnx_node *node, bool logarithm) {
   const ronde_tensor *x, *own;
+  ronde__onnx_place place = {0};
   int64_t dims[RONDE_MAX_RANK], axis = ronde__onnx_attr_int(node, "axis", im->file->opset < 13 ? 1 : -1);
   int dim;
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &own));
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &own, &place));
   int rank = ronde_tensor_dims(own, dims);
-  RONDE_TRY(ronde__onnx_axis(im, node, axis, rank, &dim));
-  if (ronde__onnx_is_left_out(im, node, RONDE__ONNX_CLASSES)) return ronde__onnx_set(im, node, 0, own);
+  RONDE_TRY(ronde__onnx_axis(im, node, axis, &place, &dim));
+  if (im->file->opset < 13 && place.at > 0) return ronde__onnx_fail(im, node, "the batch is not its first dimension");
+  if (ronde__onnx_is_left_out(im, node, RONDE__ONNX_CLASSES)) return ronde__onnx_set_place(im, node, 0, own, &place);
   x = im->file->opset < 13 ? join_from(own, dim) : own;
   if (logarithm) {
     x = ronde_subtract(x, ronde_reduce(x, RONDE_REDUCE_MAXIMUM, 1, &dim, true));
@@ -376,7 +411,7 @@ static ronde_status build_softmax(ronde__onnx_import *im, const ronde__onnx_node
   }
   int64_t now[RONDE_MAX_RANK];
   bool joined = x && ronde_tensor_dims(x, now) != rank;
-  return ronde__onnx_set(im, node, 0, joined ? ronde_reshape(x, rank, dims) : x);
+  return ronde__onnx_set_place(im, node, 0, joined ? ronde_reshape(x, rank, dims) : x, &place);
 }
 
 ronde_status ronde__onnx_op_softmax(ronde__onnx_import *im, const ronde__onnx_node *node) {

@@ -12,7 +12,7 @@ static char *label_of(const ronde__onnx_node *node, const char *weight) {
 }
 
 /* A file of weights keeps names that begin so for itself, and has no other text than UTF-8. */
-static bool is_good_name(const char *name) {
+bool ronde__onnx_is_weight_name(const char *name) {
   const unsigned char *at = (const unsigned char *)name;
   if (ronde__is_empty(name) || ronde__safetensors_reserved(name)) return false;
   while (*at) {
@@ -52,14 +52,21 @@ ronde_status ronde__onnx_take(ronde__onnx_import *im, const ronde__onnx_node *no
   if (!value || value->kind != RONDE__ONNX_CONSTANT)
     return ronde__onnx_fail(im, node, "input %d is not an initializer, which a weight must be", i);
   const char *name = value->constant->name;
-  if (!is_good_name(name))
+  if (!ronde__onnx_is_weight_name(name))
     return ronde__onnx_fail(im, node, "the name of input %d, %s, cannot be that of a weight", i,
                             name ? RONDE__SHOWN(name) : "which has none,");
+  return ronde__onnx_take_tensor(im, node, value->constant, suffix, change, shape, is_buffer, layer);
+}
+
+ronde_status ronde__onnx_take_tensor(ronde__onnx_import *im, const ronde__onnx_node *node,
+                                     const Onnx__TensorProto *tensor, const char *suffix, ronde__onnx_change change,
+                                     const ronde__shape *shape, bool is_buffer, ronde__onnx_layer *layer) {
+  const char *name = tensor->name;
   for (int k = 0; k < layer->n; k++)
-    if (layer->weights[k].tensor == value->constant && !*suffix)
+    if (layer->weights[k].tensor == tensor && !*suffix)
       return ronde__onnx_fail(im, node, "it reads %s twice", RONDE__SHOWN(name));
   ronde__onnx_weight *weight = &layer->weights[layer->n];
-  *weight = (ronde__onnx_weight){ronde__format("%s%s", name, suffix), value->constant, change, *shape, is_buffer};
+  *weight = (ronde__onnx_weight){ronde__format("%s%s", name, suffix), tensor, change, *shape, is_buffer};
   if (!weight->name) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for names", im->file->path);
   layer->n++;
   /* What two layers read is one parameter of both. */

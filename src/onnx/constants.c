@@ -2,6 +2,9 @@
  * what a node Constant gives is fixed. */
 #include "onnx/import.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 bool ronde__onnx_is_sizes(const ronde__onnx_value *value) {
   ronde__onnx_value ignored;
   return value && (value->kind == RONDE__ONNX_SIZES ||
@@ -13,6 +16,10 @@ bool ronde__onnx_is_number(const ronde__onnx_import *im, const ronde__onnx_node 
   if (!value) return false;
   if (value->kind == RONDE__ONNX_NUMBER) {
     *number_out = value->number;
+    return true;
+  }
+  if (value->kind == RONDE__ONNX_KNOWN && !value->known->integers && value->known->n == 1) {
+    *number_out = value->known->values[0];
     return true;
   }
   return value->kind == RONDE__ONNX_CONSTANT && (value->fixed || value->constant->n_dims == 0) &&
@@ -29,21 +36,47 @@ static ronde_status add_fixed(ronde__onnx_import *im, const Onnx__TensorProto *t
   return status;
 }
 
-ronde_status ronde__onnx_parameter(ronde__onnx_import *im, const ronde__onnx_node *node, int i,
-                                   const ronde_tensor **x_out) {
-  const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
-  const Onnx__TensorProto *tensor = value->constant;
+/* An array that follows from the file, as a constant that the file might have had under the name of its value. */
+static ronde_status make_constant(ronde__onnx_import *im, const char *name, const ronde__onnx_known *known,
+                                  const Onnx__TensorProto **tensor_out) {
+  ronde__onnx *file = im->records;
+  for (int i = 0; i < im->file->n_made; i++)
+    if (!strcmp(im->file->made[i]->name, name)) return *tensor_out = im->file->made[i], RONDE_OK;
+  size_t n = (size_t)known->n, rank = (size_t)known->rank;
+  Onnx__TensorProto **all = file ? realloc(file->made, ((size_t)file->n_made + 1) * sizeof *all) : NULL;
+  if (all) file->made = all;
+  Onnx__TensorProto *tensor = all ? malloc(sizeof *tensor) : NULL;
+  if (!tensor) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for an array", im->file->path);
+  onnx__tensor_proto__init(tensor);
+  all[file->n_made++] = tensor;
+  tensor->name = ronde__strdup(name);
+  tensor->dims = malloc((rank + 1) * sizeof *tensor->dims);
+  tensor->float_data = malloc((n + 1) * sizeof *tensor->float_data);
+  if (!tensor->name || !tensor->dims || !tensor->float_data)
+    return ronde__fail(RONDE_E_MEMORY, "%s: no memory for an array", im->file->path);
+  tensor->data_type = ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT;
+  tensor->n_dims = rank;
+  tensor->n_float_data = n;
+  memcpy(tensor->dims, known->dim, rank * sizeof *tensor->dims);
+  for (size_t i = 0; i < n; i++) tensor->float_data[i] = (float)known->values[i];
+  *tensor_out = tensor;
+  return RONDE_OK;
+}
+
+/* A tensor as a parameter of its own dims, which training changes unless it is fixed; of a scalar, [1]. */
+static ronde_status add_parameter(ronde__onnx_import *im, const ronde__onnx_node *node, const Onnx__TensorProto *tensor,
+                                  bool fixed, const ronde_tensor **x_out) {
   ronde__onnx_layer layer = {0};
   ronde__shape shape = {0};
   ronde_tensor *y = NULL;
   RONDE_TRY(ronde__onnx_check_floats(im->file, tensor));
   for (size_t d = 0; d < tensor->n_dims; d++) shape.dim[shape.rank++] = tensor->dims[d];
   if (shape.rank == 0) shape = (ronde__shape){1, {1}};
-  if (value->transposed) return ronde__onnx_fail(im, node, "input %d is a transposed constant", i);
-  ronde_status status = ronde__onnx_take(im, node, i, "", RONDE__ONNX_AS_IT_IS, &shape, false, &layer);
+  layer.label = ronde__strdup(tensor->name ? tensor->name : "");
+  if (!layer.label) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for names", im->file->path);
+  ronde_status status = ronde__onnx_take_tensor(im, node, tensor, "", RONDE__ONNX_AS_IT_IS, &shape, false, &layer);
   if (status == RONDE_OK) status = ronde__onnx_begin(im, &layer);
-  if (status == RONDE_OK && (value->fixed || tensor->n_dims == 0))
-    status = add_fixed(im, tensor, layer.label, &shape, &y);
+  if (status == RONDE_OK && fixed) status = add_fixed(im, tensor, layer.label, &shape, &y);
   else if (status == RONDE_OK) y = ronde_parameter(im->graph, layer.label, shape.rank, shape.dim, NULL, false);
   if (status == RONDE_OK) status = ronde__onnx_note_layer(im, node, &layer, y);
   ronde__onnx_layer_release(&layer);
@@ -51,27 +84,33 @@ ronde_status ronde__onnx_parameter(ronde__onnx_import *im, const ronde__onnx_nod
   return status;
 }
 
-static ronde_status too_many(const ronde__onnx_import *im, const ronde__onnx_node *node, int i) {
-  return ronde__onnx_fail(im, node,
-                          "input %d (%s) has other dimensions than the rest: the batch must be the first of all", i,
-                          RONDE__SHOWN(im->file->names[node->in[i]]));
+ronde_status ronde__onnx_parameter(ronde__onnx_import *im, const ronde__onnx_node *node, int i,
+                                   const ronde_tensor **x_out) {
+  ronde__onnx_value *value = ronde__onnx_in(im, node, i);
+  if (value->kind == RONDE__ONNX_KNOWN) {
+    const Onnx__TensorProto *made = NULL;
+    RONDE_TRY(make_constant(im, im->file->names[node->in[i]], value->known, &made));
+    *value = (ronde__onnx_value){.kind = RONDE__ONNX_CONSTANT, .constant = made, .fixed = true};
+  }
+  if (value->transposed) return ronde__onnx_fail(im, node, "input %d is a transposed constant", i);
+  if (!ronde__onnx_is_weight_name(value->constant->name))
+    return ronde__onnx_fail(im, node, "the name of input %d cannot be that of a weight", i);
+  return add_parameter(im, node, value->constant, value->fixed || value->constant->n_dims == 0, x_out);
 }
 
-ronde_status ronde__onnx_operand(ronde__onnx_import *im, const ronde__onnx_node *node, int i, int rank,
-                                 const ronde_tensor **x_out) {
-  const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
-  bool is_constant = value && value->kind == RONDE__ONNX_CONSTANT;
-  int64_t dims[RONDE_MAX_RANK], wanted[RONDE_MAX_RANK];
-  int lead = is_constant ? im->file->lead : 0;
-  if (is_constant) RONDE_TRY(ronde__onnx_parameter(im, node, i, x_out));
-  else RONDE_TRY(ronde__onnx_in_tensor(im, node, i, x_out));
-  int own = ronde_tensor_dims(*x_out, dims), skip = own > rank ? own - rank : 0;
-  if (own == 0) return ronde_graph_status(im->graph);
-  /* A constant may have the batch's dimension too, which is 1 then. */
-  if (own == rank || rank > RONDE_MAX_RANK) return own == rank ? RONDE_OK : too_many(im, node, i);
-  if (skip > lead || (skip && dims[0] != 1) || (own < rank && !is_constant && im->file->lead))
-    return too_many(im, node, i);
-  for (int d = 0; d < rank; d++) wanted[d] = d + own - rank < 0 ? 1 : dims[d + own - rank];
-  *x_out = ronde_reshape(*x_out, rank, wanted);
-  return *x_out ? RONDE_OK : ronde_graph_status(im->graph);
+ronde_status ronde__onnx_fixed(ronde__onnx_import *im, const ronde__onnx_node *node, const char *suffix,
+                               const ronde__onnx_known *known, const ronde_tensor **x_out) {
+  const Onnx__TensorProto *made = NULL;
+  char *name = ronde__format("%s%s", ronde__onnx_node_name(node), suffix);
+  if (!name) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for a name", im->file->path);
+  ronde_status status = ronde__onnx_is_weight_name(name)
+                            ? make_constant(im, name, known, &made)
+                            : ronde__onnx_fail(im, node, "its name cannot be part of that of a weight");
+  free(name);
+  return status == RONDE_OK ? add_parameter(im, node, made, true, x_out) : status;
+}
+
+ronde_status ronde__onnx_fixed_tensor(ronde__onnx_import *im, const ronde__onnx_node *node,
+                                      const Onnx__TensorProto *tensor, const ronde_tensor **x_out) {
+  return add_parameter(im, node, tensor, true, x_out);
 }

@@ -433,6 +433,8 @@ void ronde__onnx_close(ronde__onnx *file) {
   if (!file) return;
   for (int i = 0; i < file->n_weights; i++) free(file->weights[i].name);
   free(file->weights);
+  for (int i = 0; i < file->n_made; i++) onnx__tensor_proto__free_unpacked(file->made[i], NULL);
+  free(file->made);
   ronde__free(file->pieces);
   ronde__free(file->names);
   ronde__free(file->constants);

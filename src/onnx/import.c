@@ -27,22 +27,43 @@ static bool is_done(const ronde__onnx_import *im, const ronde__onnx_node *node) 
 }
 
 /* Of a file without a batch the output may be known from the file alone. */
+static ronde_status known_as_output(ronde__onnx_import *im, ronde__onnx_value *y) {
+  const ronde__onnx_known *known = y->known;
+  static const int64_t one = 1;
+  float *values;
+  RONDE__ALLOC(values, (size_t)known->n * sizeof *values, im->file->path);
+  for (int64_t i = 0; i < known->n; i++) values[i] = (float)known->values[i];
+  bool has_dims = known->rank > 0;
+  *y = (ronde__onnx_value){
+      .kind = RONDE__ONNX_TENSOR,
+      .at = RONDE__ONNX_ALIKE,
+      .x = ronde_parameter(im->graph, "known", has_dims ? known->rank : 1, has_dims ? known->dim : &one, values, true)};
+  ronde__free(values);
+  return ronde_graph_status(im->graph);
+}
+
 static ronde_status sizes_as_output(ronde__onnx_import *im, ronde__onnx_value *y) {
   float values[RONDE__ONNX_MAX_SIZES];
   const int64_t n = y->n;
   for (int i = 0; i < y->n; i++) values[i] = (float)y->size[i];
-  *y = (ronde__onnx_value){.kind = RONDE__ONNX_TENSOR, .x = ronde_parameter(im->graph, "sizes", 1, &n, values, true)};
+  *y = (ronde__onnx_value){.kind = RONDE__ONNX_TENSOR,
+                           .at = RONDE__ONNX_ALIKE,
+                           .x = ronde_parameter(im->graph, "sizes", 1, &n, values, true)};
   return ronde_graph_status(im->graph);
 }
 
 static ronde_status build_nodes(ronde__onnx_import *im) {
   for (int i = 0; i < im->file->n_nodes; i++) {
     const ronde__onnx_node *node = &im->file->nodes[i];
-    if (node->build && !is_done(im, node)) RONDE_TRY(node->build(im, node));
+    if (node->build && !is_done(im, node) && !ronde__onnx_evaluate(im, node)) RONDE_TRY(node->build(im, node));
   }
   ronde__onnx_value *y = &im->values[im->file->output];
   if (!im->file->lead && y->kind == RONDE__ONNX_SIZES && y->n > 0) RONDE_TRY(sizes_as_output(im, y));
-  if (y->kind == RONDE__ONNX_TENSOR && y->order == RONDE__ONNX_BATCH_FIRST) return RONDE_OK;
+  if (!im->file->lead && y->kind == RONDE__ONNX_KNOWN && y->known->n > 0 && y->known->rank <= RONDE_MAX_RANK)
+    RONDE_TRY(known_as_output(im, y));
+  if (y->kind == RONDE__ONNX_TENSOR && y->order == RONDE__ONNX_AS_EVER && !y->merged && !y->transposed &&
+      y->at == (im->file->lead ? 0 : RONDE__ONNX_ALIKE))
+    return RONDE_OK;
   return ronde__fail(RONDE_E_INPUT, "%s: its output %s is not an activation with the batch in front", im->file->path,
                      RONDE__SHOWN(im->file->names[im->file->output]));
 }
@@ -73,7 +94,7 @@ static ronde_status cut_input(ronde__onnx_import *im, const ronde_tensor *x) {
     }
     const ronde_tensor *y = ronde_reshape(pieces[0] ? pieces[0] : x, piece->shape.rank, piece->shape.dim);
     if (!y) return ronde_graph_status(im->graph);
-    im->values[piece->value] = (ronde__onnx_value){.kind = RONDE__ONNX_TENSOR, .x = y};
+    im->values[piece->value] = (ronde__onnx_value){.kind = RONDE__ONNX_TENSOR, .at = RONDE__ONNX_ALIKE, .x = y};
   }
   return RONDE_OK;
 }
@@ -96,6 +117,7 @@ static ronde_tensor *build(const ronde__onnx *file, ronde_graph *graph, ronde_te
   if (status == RONDE_OK) status = build_nodes(&im);
   const ronde_tensor *y = status == RONDE_OK ? im.values[file->output].x : NULL;
   ronde__free(im.values);
+  ronde__onnx_release_known(&im);
   return y ? graph->tensors[y->id] : NULL;
 }
 

@@ -9,21 +9,63 @@
 
 enum { RONDE__ONNX_MAX_SIZES = RONDE_MAX_RANK + 2 };
 
-/* The batch's size, where sizes are computed. */
-#define RONDE__ONNX_BATCH INT64_MIN
+/* The batch's size, where sizes are computed, and so many times the batch's. */
+#define RONDE__ONNX_BATCH (-(INT64_C(1) << 62))
+#define RONDE__ONNX_BATCHES(k) (RONDE__ONNX_BATCH + ((k)-1))
+#define RONDE__ONNX_MAX_BATCHES (INT64_C(1) << 32)
+/* How often the batch: 1 of RONDE__ONNX_BATCH, 0 of a size without it. */
+static inline int64_t ronde__onnx_batches(int64_t size) {
+  return size >= RONDE__ONNX_BATCH && size < RONDE__ONNX_BATCH + RONDE__ONNX_MAX_BATCHES ? size - RONDE__ONNX_BATCH + 1
+                                                                                         : 0;
+}
 
-/* How the dims of an activation stand in the file. Ronde's have the batch in front. */
+/* Whether dims of an activation stand as in front of, or behind, an LSTM. */
 typedef enum ronde__onnx_order {
-  RONDE__ONNX_BATCH_FIRST, /* [N,...] */
-  RONDE__ONNX_TIME_FIRST,  /* [T,N,F] */
-  RONDE__ONNX_DIRECTIONS,  /* [T,1,N,H]: of an LSTM */
-  RONDE__ONNX_STATE        /* [1,N,H] */
+  RONDE__ONNX_AS_EVER,
+  RONDE__ONNX_DIRECTIONS, /* [T,1,N,H]: of an LSTM */
+  RONDE__ONNX_STATE       /* [1,N,H] */
 } ronde__onnx_order;
+
+enum { RONDE__ONNX_ALIKE = -1 };
+
+/* Whether dimension `at` is the batch alone, or this and a dimension of an example as one. */
+typedef enum ronde__onnx_merged {
+  RONDE__ONNX_ALONE,
+  RONDE__ONNX_OUTER, /* [N * windows,...]: the batch is the outer one, */
+  RONDE__ONNX_INNER  /* [T * N,...]: or the inner one */
+} ronde__onnx_merged;
+
+/* How the dimensions of a tensor stand in the file: those of an example in their order, and the batch among them. Ronde's have
+ * the batch in front. */
+typedef struct ronde__onnx_place {
+  int rank; /* in the file */
+  int at;   /* of the batch; RONDE__ONNX_ALIKE: there is none, and all examples have the same */
+  ronde__onnx_merged merged;
+} ronde__onnx_place;
+
+/* An array that follows from the file alone. */
+typedef struct ronde__onnx_known {
+  struct ronde__onnx_known *next; /* in the building's list */
+  bool integers;                  /* or truths; else floats */
+  int rank;
+  int64_t dim[RONDE__ONNX_MAX_SIZES];
+  int64_t n;
+  double values[]; /* [n] */
+} ronde__onnx_known;
 
 /* What a name stands for. */
 typedef struct ronde__onnx_value {
-  enum { RONDE__ONNX_NOTHING, RONDE__ONNX_TENSOR, RONDE__ONNX_CONSTANT, RONDE__ONNX_SIZES, RONDE__ONNX_NUMBER } kind;
+  enum {
+    RONDE__ONNX_NOTHING,
+    RONDE__ONNX_TENSOR,
+    RONDE__ONNX_CONSTANT,
+    RONDE__ONNX_SIZES,
+    RONDE__ONNX_NUMBER,
+    RONDE__ONNX_KNOWN
+  } kind;
   ronde__onnx_order order; /* TENSOR, */
+  int at;                  /* as in ronde__onnx_place, */
+  ronde__onnx_merged merged;
   const ronde_tensor *x;
   const Onnx__TensorProto *constant; /* CONSTANT, */
   bool fixed;                        /* whose values no training changes, */
@@ -31,7 +73,8 @@ typedef struct ronde__onnx_value {
   int n;                             /* SIZES: a list of so many, */
   bool is_scalar;                    /* or one by itself */
   int64_t size[RONDE__ONNX_MAX_SIZES];
-  double number; /* NUMBER: floats, all alike */
+  double number;                  /* NUMBER: floats, all alike */
+  const ronde__onnx_known *known; /* KNOWN */
 } ronde__onnx_value;
 
 typedef struct ronde__onnx_import ronde__onnx_import;
@@ -93,6 +136,8 @@ struct ronde__onnx {
   int64_t outputs;
   char shape_text[96], outputs_text[24];
   ronde__onnx_weight *weights; /* [n_weights], of the network as the file has it */
+  Onnx__TensorProto **made;    /* [n_made], of arrays that follow from the file alone and are operands */
+  int n_made;
   char sha256[RONDE__SHA256_HEX];
 };
 
@@ -103,7 +148,9 @@ struct ronde__onnx_import {
   ronde__onnx_value *values; /* [names] */
   int64_t outputs;
   ronde__onnx_end end;
-  ronde__onnx *records; /* the file, where its weights are to be noted; else NULL */
+  ronde__onnx *records;     /* the file, where its weights are to be noted; else NULL */
+  ronde__onnx_known *known; /* all of them, */
+  int64_t n_known;          /* and their elements */
 };
 
 /* ---- tensor.c: what initializers hold ---- */
@@ -138,7 +185,7 @@ const Onnx__AttributeProto *ronde__onnx_attr(const ronde__onnx_node *node, const
 /* Input i, or output i; NULL: left out. */
 ronde__onnx_value *ronde__onnx_in(const ronde__onnx_import *im, const ronde__onnx_node *node, int i);
 ronde__onnx_value *ronde__onnx_out(const ronde__onnx_import *im, const ronde__onnx_node *node, int i);
-/* Input i as an activation with the batch in front. */
+/* Input i as an activation with the batch in front, [N,...], or of a file without a batch. */
 ronde_status ronde__onnx_in_tensor(const ronde__onnx_import *im, const ronde__onnx_node *node, int i,
                                    const ronde_tensor **x_out);
 /* Input i as a list of integers that is known here. */
@@ -147,13 +194,15 @@ ronde_status ronde__onnx_in_sizes(const ronde__onnx_import *im, const ronde__onn
 /* Input i as one float; `otherwise` where it is left out. */
 ronde_status ronde__onnx_in_number(const ronde__onnx_import *im, const ronde__onnx_node *node, int i, double otherwise,
                                    double *number_out);
-/* Input i as a tensor of so many dimensions an example, 1s put in front: an activation, or a constant, which becomes a
- * parameter. RONDE_E_INPUT where the batch would not stay in front. */
-ronde_status ronde__onnx_operand(ronde__onnx_import *im, const ronde__onnx_node *node, int i, int rank,
-                                 const ronde_tensor **x_out);
 /* Input i, a constant of floats, as a parameter of its own dims; of a scalar, [1]. */
 ronde_status ronde__onnx_parameter(ronde__onnx_import *im, const ronde__onnx_node *node, int i,
                                    const ronde_tensor **x_out);
+/* An array as a fixed parameter, called by the node. */
+ronde_status ronde__onnx_fixed(ronde__onnx_import *im, const ronde__onnx_node *node, const char *suffix,
+                               const ronde__onnx_known *known, const ronde_tensor **x_out);
+/* A tensor as a fixed parameter. */
+ronde_status ronde__onnx_fixed_tensor(ronde__onnx_import *im, const ronde__onnx_node *node,
+                                      const Onnx__TensorProto *tensor, const ronde_tensor **x_out);
 /* Whether input i is one number that no training changes. */
 bool ronde__onnx_is_number(const ronde__onnx_import *im, const ronde__onnx_node *node, int i, double *number_out);
 /* Of integers, in sizes or in a constant. */
@@ -170,11 +219,44 @@ ronde_status ronde__onnx_gather_tensor(ronde__onnx_import *im, const ronde__onnx
 ronde_status ronde__onnx_slice_tensor(ronde__onnx_import *im, const ronde__onnx_node *node);
 /* Sets output i, where it has a name. x NULL: the public call has failed. */
 ronde_status ronde__onnx_set(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const ronde_tensor *x);
-/* An axis that counts the batch, as the dimension of an example: RONDE_E_INPUT where there is none. */
-ronde_status ronde__onnx_axis(const ronde__onnx_import *im, const ronde__onnx_node *node, int64_t axis, int rank,
-                              int *dim_out);
 /* The only node that reads a value, where it is the only reader; else NULL. */
 const ronde__onnx_node *ronde__onnx_only_reader(const ronde__onnx *file, int value);
+
+/* ---- known.c: arrays that follow from the file alone ---- */
+
+/* Evaluates a node that reads nothing but such arrays and sizes; false: it has not done so, and the operator has to. */
+bool ronde__onnx_evaluate(ronde__onnx_import *im, const ronde__onnx_node *node);
+bool ronde__onnx_is_alike(const ronde__onnx_known *known, double value); /* all values are this one */
+/* An array of zeros, of floats, that the building owns; NULL: it would be too large. */
+ronde__onnx_known *ronde__onnx_make_known(ronde__onnx_import *im, int rank, const int64_t *dims);
+void ronde__onnx_release_known(ronde__onnx_import *im);
+
+/* ---- place.c: tensors whose batch stands anywhere ---- */
+
+/* Of an activation, or of a constant. */
+ronde__onnx_place ronde__onnx_place_of(const ronde__onnx_value *value);
+/* Of input i wherever its batch stands, a constant of floats becoming a parameter: the tensor of an example. */
+ronde_status ronde__onnx_in_place(ronde__onnx_import *im, const ronde__onnx_node *node, int i,
+                                  const ronde_tensor **x_out, ronde__onnx_place *place_out);
+/* The dimension of an example at an axis of the file; RONDE_E_INPUT: there is none, or it is the batch. */
+ronde_status ronde__onnx_axis(const ronde__onnx_import *im, const ronde__onnx_node *node, int64_t axis,
+                              const ronde__onnx_place *place, int *dim_out);
+int ronde__onnx_dim_at(const ronde__onnx_place *place, int axis); /* -1: it is the batch, or has it */
+/* Where n inputs from `first` on stand when the smaller ones have got dimensions of 1 in front, as in arithmetic.
+ * RONDE_E_INPUT: their batches do not meet. */
+ronde_status ronde__onnx_common(const ronde__onnx_import *im, const ronde__onnx_node *node, int first, int n,
+                                ronde__onnx_place *place_out);
+/* Input i with these dimensions, 1s put in front. */
+ronde_status ronde__onnx_operand(ronde__onnx_import *im, const ronde__onnx_node *node, int i,
+                                 const ronde__onnx_place *place, const ronde_tensor **x_out);
+/* Sets output i as ronde__onnx_set does, at its place. */
+ronde_status ronde__onnx_set_place(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const ronde_tensor *x,
+                                   const ronde__onnx_place *place);
+/* Output 0 is input 0 with other sizes, which stand so in the file. */
+ronde_status ronde__onnx_reshape_tensor(ronde__onnx_import *im, const ronde__onnx_node *node,
+                                        const ronde__onnx_value *sizes);
+/* The sizes of a tensor in the file. */
+void ronde__onnx_sizes_of(const ronde_tensor *x, const ronde__onnx_place *place, ronde__onnx_value *sizes_out);
 
 /* ---- bind.c: layers and their weights ---- */
 
@@ -189,12 +271,17 @@ typedef struct ronde__onnx_layer {
   int n;
 } ronde__onnx_layer;
 
+bool ronde__onnx_is_weight_name(const char *name); /* in a file of weights */
 /* A constant's dims as a shape; rank 0: input i is no constant, or has too many. */
 ronde__shape ronde__onnx_dims_of(const ronde__onnx_import *im, const ronde__onnx_node *node, int i);
 /* Input i of the node, a constant, as the layer's next weight. suffix: behind its name, or "". */
 ronde_status ronde__onnx_take(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const char *suffix,
                               ronde__onnx_change change, const ronde__shape *shape, bool is_buffer,
                               ronde__onnx_layer *layer);
+/* The same of a tensor that is no input. */
+ronde_status ronde__onnx_take_tensor(ronde__onnx_import *im, const ronde__onnx_node *node,
+                                     const Onnx__TensorProto *tensor, const char *suffix, ronde__onnx_change change,
+                                     const ronde__shape *shape, bool is_buffer, ronde__onnx_layer *layer);
 /* Names the graph's next node and its parameters by the layer. */
 ronde_status ronde__onnx_begin(ronde__onnx_import *im, ronde__onnx_layer *layer);
 /* When it was added: y is its output, and is set as the node's. Checks shapes, and notes the weights where the file wants

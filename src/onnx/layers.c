@@ -130,8 +130,10 @@ static ronde_status take_linear(ronde__onnx_import *im, const ronde__onnx_node *
 static ronde_status add_linear(ronde__onnx_import *im, const ronde__onnx_node *node, const linear *l) {
   const ronde_tensor *x;
   ronde__onnx_layer layer = {0};
+  ronde__onnx_place place = {0};
   ronde__shape weight = ronde__onnx_dims_of(im, node, 1);
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
+  if (place.at == place.rank - 1) return ronde__onnx_fail(im, node, "its rows would be those of the batch");
   if (weight.rank != 2) return ronde__onnx_fail(im, node, "its second factor is not an initializer of 2 dimensions");
   if (!l->in_rows) weight = (ronde__shape){2, {weight.dim[1], weight.dim[0]}};
   bool is_head = im->file->head >= 0 && node == &im->file->nodes[im->file->head];
@@ -139,6 +141,8 @@ static ronde_status add_linear(ronde__onnx_import *im, const ronde__onnx_node *n
   ronde_status status = take_linear(im, node, l, &weight, &layer);
   if (status == RONDE_OK)
     status = ronde__onnx_end_layer(im, l->last, &layer, ronde_linear(x, layer.label, outputs, l->bias_of != NULL));
+  ronde__onnx_value *out = ronde__onnx_out(im, l->last, 0);
+  if (status == RONDE_OK && out) out->at = place.at, out->merged = place.merged;
   ronde__onnx_layer_release(&layer);
   return status;
 }
@@ -152,14 +156,15 @@ static bool is_vector(const ronde__onnx_import *im, const ronde__onnx_node *node
 /* Of any two matrices, scaled, with any addend. */
 static ronde_status general_gemm(ronde__onnx_import *im, const ronde__onnx_node *node, float alpha, float beta,
                                  bool turn_a, bool turn_b) {
+  static const ronde__onnx_place matrix = {2, RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE};
   const ronde_tensor *a, *b, *c, *y;
   if (im->file->lead) return ronde__onnx_fail(im, node, "alpha and beta must be 1, transA 0, and B an initializer");
-  RONDE_TRY(ronde__onnx_operand(im, node, 0, 2, &a));
-  RONDE_TRY(ronde__onnx_operand(im, node, 1, 2, &b));
+  RONDE_TRY(ronde__onnx_operand(im, node, 0, &matrix, &a));
+  RONDE_TRY(ronde__onnx_operand(im, node, 1, &matrix, &b));
   y = ronde_matmul(a, b, turn_a, turn_b);
   if (alpha != 1) y = ronde_function(y, RONDE_AFFINE, alpha, 0);
   if (y && ronde__onnx_in(im, node, 2)) {
-    RONDE_TRY(ronde__onnx_operand(im, node, 2, 2, &c));
+    RONDE_TRY(ronde__onnx_operand(im, node, 2, &matrix, &c));
     y = ronde_add(y, beta == 1 ? c : ronde_function(c, RONDE_AFFINE, beta, 0));
   }
   return ronde__onnx_set(im, node, 0, y);
@@ -170,14 +175,16 @@ static ronde_status scaled_gemm(ronde__onnx_import *im, const ronde__onnx_node *
                                 bool in_rows) {
   const ronde_tensor *y, *c;
   ronde__onnx_value *out = ronde__onnx_out(im, node, 0);
+  ronde__onnx_place place;
   RONDE_TRY(add_linear(im, node, &(linear){NULL, node, 0, in_rows}));
   if (!out) return RONDE_OK;
+  place = ronde__onnx_place_of(out);
   y = alpha == 1 ? out->x : ronde_function(out->x, RONDE_AFFINE, alpha, 0);
   if (y && ronde__onnx_in(im, node, 2)) {
-    RONDE_TRY(ronde__onnx_operand(im, node, 2, 1, &c));
+    RONDE_TRY(ronde__onnx_operand(im, node, 2, &place, &c));
     y = ronde_add(y, beta == 1 ? c : ronde_function(c, RONDE_AFFINE, beta, 0));
   }
-  return ronde__onnx_set(im, node, 0, y);
+  return ronde__onnx_set_place(im, node, 0, y, &place);
 }
 
 ronde_status ronde__onnx_op_gemm(ronde__onnx_import *im, const ronde__onnx_node *node) {
@@ -193,57 +200,49 @@ ronde_status ronde__onnx_op_gemm(ronde__onnx_import *im, const ronde__onnx_node 
   return add_linear(im, node, &(linear){has_bias ? node : NULL, node, 2, in_rows});
 }
 
-/* An operand of a product, with its dims as a matrix: what has one dimension is a row, or a column. */
-static ronde_status read_factor(ronde__onnx_import *im, const ronde__onnx_node *node, int i, int rank, bool vector,
-                                const ronde_tensor **x_out, bool *turned_out) {
+/* An operand of a product, as a matrix or several: what has one dimension is a row, or a column. */
+static ronde_status read_factor(ronde__onnx_import *im, const ronde__onnx_node *node, int i,
+                                const ronde__onnx_place *place, bool vector, const ronde_tensor **x_out,
+                                bool *turned_out) {
   ronde__onnx_value *value = ronde__onnx_in(im, node, i);
-  int64_t dims[RONDE_MAX_RANK];
+  int64_t dims[RONDE_MAX_RANK], column[RONDE_MAX_RANK];
   *turned_out = value && value->transposed;
-  if (value && value->kind == RONDE__ONNX_TENSOR && value->transposed) {
-    *x_out = value->x;
-    return RONDE_OK;
-  }
-  if (value && value->kind == RONDE__ONNX_CONSTANT && value->transposed) {
-    value->transposed = false;
-    ronde_status status = ronde__onnx_operand(im, node, i, rank, x_out);
-    value->transposed = true;
-    return status;
-  }
-  if (!vector) return ronde__onnx_operand(im, node, i, rank, x_out);
-  RONDE_TRY(ronde__onnx_operand(im, node, i, 1, x_out));
-  ronde_tensor_dims(*x_out, dims);
-  int64_t column[RONDE_MAX_RANK], n = dims[0];
+  if (*turned_out) value->transposed = false; /* the product itself turns it */
+  ronde_status status = ronde__onnx_operand(im, node, i, place, x_out);
+  if (*turned_out) value->transposed = true;
+  if (status != RONDE_OK || !vector) return status;
+  int rank = ronde_tensor_dims(*x_out, dims);
+  int64_t n = dims[rank - 1];
   for (int d = 0; d < rank; d++) column[d] = 1;
   column[rank - (i == 0 ? 1 : 2)] = n;
   *x_out = ronde_reshape(*x_out, rank, column);
   return *x_out ? RONDE_OK : ronde_graph_status(im->graph);
 }
 
-static int rank_of(const ronde__onnx_import *im, const ronde__onnx_node *node, int i) {
-  const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
-  int64_t dims[RONDE_MAX_RANK];
-  if (value && value->kind == RONDE__ONNX_TENSOR) return ronde_tensor_dims(value->x, dims) + im->file->lead;
-  return value && value->kind == RONDE__ONNX_CONSTANT ? (int)value->constant->n_dims : 0;
-}
-
 /* Of two tensors, either of which may be a parameter. */
 static ronde_status product(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *a, *b;
-  int lead = im->file->lead, of[2] = {rank_of(im, node, 0), rank_of(im, node, 1)};
-  int rank = (int)ronde__max(2, ronde__max(of[0], of[1]) - lead);
-  bool turn_a, turn_b;
-  RONDE_TRY(read_factor(im, node, 0, rank, of[0] == 1 && !lead, &a, &turn_a));
-  RONDE_TRY(read_factor(im, node, 1, rank, of[1] == 1 && !lead, &b, &turn_b));
-  bool reshapes = !lead && (of[0] == 1 || of[1] == 1);
+  ronde__onnx_place place = {0};
+  RONDE_TRY(ronde__onnx_common(im, node, 0, 2, &place));
+  int ranks[] = {ronde__onnx_place_of(ronde__onnx_in(im, node, 0)).rank,
+                 ronde__onnx_place_of(ronde__onnx_in(im, node, 1)).rank};
+  bool is_row = ranks[0] == 1, is_column = ranks[1] == 1, turn_a, turn_b;
+  int rank = place.rank > 2 ? place.rank : 2;
+  if (place.at >= rank - 2) return ronde__onnx_fail(im, node, "the batch is one of the dimensions that are multiplied");
+  place.at += place.at == RONDE__ONNX_ALIKE ? 0 : rank - place.rank;
+  place.rank = rank;
+  RONDE_TRY(read_factor(im, node, 0, &place, is_row, &a, &turn_a));
+  RONDE_TRY(read_factor(im, node, 1, &place, is_column, &b, &turn_b));
+  bool reshapes = is_row || is_column;
   if (!reshapes) RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
   const ronde_tensor *y = ronde_matmul(a, b, turn_a, turn_b);
-  if (!reshapes || !y) return ronde__onnx_set(im, node, 0, y);
+  if (!reshapes || !y) return ronde__onnx_set_place(im, node, 0, y, &place);
   ronde__shape own = {0}, to = {0};
   own.rank = ronde_tensor_dims(y, own.dim);
   for (int d = 0; d < own.rank; d++)
-    if (!((d == own.rank - 2 && of[0] == 1) || (d == own.rank - 1 && of[1] == 1))) to.dim[to.rank++] = own.dim[d];
+    if (!((d == own.rank - 2 && is_row) || (d == own.rank - 1 && is_column))) to.dim[to.rank++] = own.dim[d];
   if (to.rank == 0) to = (ronde__shape){1, {1}};
-  return ronde__onnx_set(im, node, 0, ronde_reshape(y, to.rank, to.dim));
+  return ronde__onnx_set_place(im, node, 0, ronde_reshape(y, to.rank, to.dim), &place);
 }
 
 /* With the addition of a vector behind it, which is the bias. */
@@ -251,7 +250,8 @@ ronde_status ronde__onnx_op_matmul(ronde__onnx_import *im, const ronde__onnx_nod
   ronde__shape weight = ronde__onnx_dims_of(im, node, 1);
   const ronde__onnx_value *a = ronde__onnx_in(im, node, 0);
   const ronde__onnx_node *next = ronde__onnx_only_reader(im->file, node->out[0]);
-  bool is_layer = weight.rank == 2 && a && a->kind == RONDE__ONNX_TENSOR && !a->transposed;
+  ronde__onnx_place place = ronde__onnx_place_of(a);
+  bool is_layer = weight.rank == 2 && a && a->kind == RONDE__ONNX_TENSOR && !a->transposed && place.at < place.rank - 1;
   if (node->n_in != 2) return ronde__onnx_fail(im, node, "it has %d inputs instead of 2", node->n_in);
   if (!is_layer) return product(im, node);
   if (next && next->build == ronde__onnx_op_add && next->n_in == 2) {
@@ -269,7 +269,8 @@ static ronde_status read_state(const ronde__onnx_import *im, const ronde__onnx_n
   const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
   bool is_state = value && value->kind == RONDE__ONNX_TENSOR && value->order == RONDE__ONNX_STATE;
   bool is_zero = !value || (value->kind == RONDE__ONNX_NUMBER && value->number == 0) ||
-                 (value->kind == RONDE__ONNX_CONSTANT && ronde__onnx_is_zero(value->constant));
+                 (value->kind == RONDE__ONNX_CONSTANT && ronde__onnx_is_zero(value->constant)) ||
+                 (value->kind == RONDE__ONNX_KNOWN && ronde__onnx_is_alike(value->known, 0));
   *x_out = is_state ? value->x : NULL;
   return is_state || is_zero ? RONDE_OK
                              : ronde__onnx_fail(im, node, "its initial state is neither zero nor [1, batch, hidden]");
@@ -277,7 +278,9 @@ static ronde_status read_state(const ronde__onnx_import *im, const ronde__onnx_n
 
 static ronde_status check_lstm(const ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde__onnx_value *x = ronde__onnx_in(im, node, 0);
-  bool is_sequence = x && x->kind == RONDE__ONNX_TENSOR && x->order == RONDE__ONNX_TIME_FIRST;
+  const ronde__onnx_place place = ronde__onnx_place_of(x);
+  bool is_sequence = x && x->kind == RONDE__ONNX_TENSOR && x->order == RONDE__ONNX_AS_EVER && place.at == 1 &&
+                     place.rank == 3 && !place.merged;
   if (!is_sequence || ronde__onnx_attr_int(node, "layout", 0))
     return ronde__onnx_fail(im, node, "its input is not [time, batch, features], with layout 0");
   if (!ronde__onnx_attr_is(node, "direction", "forward", "forward") || ronde__onnx_attr(node, "activations") ||

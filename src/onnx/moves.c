@@ -8,15 +8,14 @@ static ronde_status name_next(const ronde__onnx_import *im, const ronde__onnx_no
   return ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0);
 }
 
-/* A list of axes as dimensions of an example; all of the file's, where there is none. */
+/* A list of axes as dimensions of an example (-1: the batch); all of the file's, where there is none. */
 static ronde_status dims_of_axes(const ronde__onnx_import *im, const ronde__onnx_node *node,
-                                 const ronde__onnx_value *axes, int n, int rank, int *dims_out) {
+                                 const ronde__onnx_value *axes, int n, const ronde__onnx_place *place, int *dims_out) {
   for (int i = 0; i < n; i++) {
-    int lead = im->file->lead;
     int64_t axis = axes ? axes->size[i] : i;
-    if (axis < 0) axis += rank + lead;
-    if (axis < 0 || axis >= rank + lead) return ronde__onnx_fail(im, node, "axis %" PRId64 " is not there", axis);
-    dims_out[i] = (int)axis - lead; /* -1: the batch */
+    if (axis < 0) axis += place->rank;
+    if (axis < 0 || axis >= place->rank) return ronde__onnx_fail(im, node, "axis %" PRId64 " is not there", axis);
+    dims_out[i] = ronde__onnx_dim_at(place, (int)axis);
   }
   return RONDE_OK;
 }
@@ -87,10 +86,11 @@ static ronde_status read_list(ronde__onnx_import *im, const ronde__onnx_node *no
 ronde_status ronde__onnx_slice_tensor(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *x;
   ronde__onnx_value starts, ends, axes, steps;
+  ronde__onnx_place place = {0};
   bool has_starts, has_ends, has_axes, has_steps;
   int64_t dims[RONDE_MAX_RANK];
   int of[RONDE__ONNX_MAX_SIZES];
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
   RONDE_TRY(read_list(im, node, 1, "starts", &starts, &has_starts));
   RONDE_TRY(read_list(im, node, 2, "ends", &ends, &has_ends));
   RONDE_TRY(read_list(im, node, 3, "axes", &axes, &has_axes));
@@ -100,7 +100,7 @@ ronde_status ronde__onnx_slice_tensor(ronde__onnx_import *im, const ronde__onnx_
     return ronde__onnx_fail(im, node, "its lists differ in length");
   int rank = ronde_tensor_dims(x, dims);
   cut c = whole_of(rank, dims);
-  RONDE_TRY(dims_of_axes(im, node, has_axes ? &axes : NULL, starts.n, rank, of));
+  RONDE_TRY(dims_of_axes(im, node, has_axes ? &axes : NULL, starts.n, &place, of));
   for (int i = 0; i < starts.n; i++) {
     int64_t step = has_steps ? steps.size[i] : 1;
     if (of[i] >= 0) RONDE_TRY(cut_dim(im, node, starts.size[i], ends.size[i], step, dims[of[i]], &c, of[i]));
@@ -108,7 +108,7 @@ ronde_status ronde__onnx_slice_tensor(ronde__onnx_import *im, const ronde__onnx_
       return ronde__onnx_fail(im, node, "it cuts the batch");
   }
   RONDE_TRY(name_next(im, node));
-  return ronde__onnx_set(im, node, 0, take(x, &c));
+  return ronde__onnx_set_place(im, node, 0, take(x, &c), &place);
 }
 
 /* ---- gather ---- */
@@ -141,57 +141,123 @@ static const ronde_tensor *gather(const ronde_tensor *x, int d, const int64_t *a
   return parts[0];
 }
 
-/* The dims of constant indices, which take the place of the dimension. */
-static ronde__shape dims_of_indices(const ronde__onnx_value *at) {
-  ronde__shape shape = {0};
-  if (at->kind == RONDE__ONNX_SIZES) return at->is_scalar ? shape : (ronde__shape){1, {at->n}};
-  for (size_t d = 0; d < at->constant->n_dims && d < RONDE_MAX_RANK; d++)
-    shape.dim[shape.rank++] = at->constant->dims[d];
-  return shape;
+/* Indices that the file gives: a list of its own [n], and the dims that take the place of the dimension. */
+typedef struct places {
+  int64_t *at;
+  int n;
+  ronde__shape dims;
+} places;
+
+static ronde_status read_places(const ronde__onnx_import *im, const ronde__onnx_node *node,
+                                const ronde__onnx_value *given, places *p) {
+  enum { MAX_INDICES = 1 << 20 };
+  bool is_known = given && given->kind == RONDE__ONNX_KNOWN && given->known->integers;
+  bool is_constant = given && given->kind == RONDE__ONNX_CONSTANT;
+  bool is_sizes = given && given->kind == RONDE__ONNX_SIZES;
+  int64_t n = is_known ? given->known->n : is_sizes ? given->n : is_constant ? ronde__onnx_elems(given->constant) : -1;
+  int rank = is_known ? given->known->rank : is_constant ? (int)given->constant->n_dims : is_sizes && !given->is_scalar;
+  const int64_t *dims = is_known ? given->known->dim : is_constant ? given->constant->dims : &n;
+  if (n < 1 || n > MAX_INDICES || rank > RONDE_MAX_RANK)
+    return ronde__onnx_fail(im, node, "its indices are not up to %d numbers of the file", MAX_INDICES);
+  RONDE__ALLOC(p->at, (size_t)n * sizeof *p->at, im->file->path);
+  if (is_constant && !ronde__onnx_read_integers(given->constant, (int)n, p->at, &p->n))
+    return ronde__onnx_fail(im, node, "its indices are not integers of the file");
+  p->n = (int)n;
+  for (int64_t i = 0; i < n && !is_constant; i++)
+    p->at[i] = is_known ? (int64_t)given->known->values[i] : given->size[i];
+  p->dims.rank = rank;
+  for (int d = 0; d < rank; d++) p->dims.dim[d] = dims[d];
+  return RONDE_OK;
 }
 
-ronde_status ronde__onnx_gather_tensor(ronde__onnx_import *im, const ronde__onnx_node *node) {
+/* One that was made for another node. */
+static const Onnx__TensorProto *find_picks(const ronde__onnx *file, const int64_t *at, int n, int64_t width) {
+  for (int k = 0; k < file->n_made; k++) {
+    const Onnx__TensorProto *made = file->made[k];
+    size_t length = strlen(made->name);
+    bool same = length > 6 && !strcmp(made->name + length - 6, ".picks") && made->n_dims == 2 && made->dims[0] == n &&
+                made->dims[1] == width;
+    for (int i = 0; i < n && same; i++) same = made->float_data[i * width + at[i]] == 1;
+    if (same) return made;
+  }
+  return NULL;
+}
+
+/* A fixed matrix [n,width] whose row i has a one at at[i] and zeros else. */
+static ronde_status add_picks(ronde__onnx_import *im, const ronde__onnx_node *node, const int64_t *at, int n,
+                              int64_t width, const ronde_tensor **x_out) {
+  const Onnx__TensorProto *made = find_picks(im->file, at, n, width);
+  if (made) return ronde__onnx_fixed_tensor(im, node, made, x_out);
+  ronde__onnx_known *picks = ronde__onnx_make_known(im, 2, (int64_t[]){n, width});
+  if (!picks)
+    return ronde__onnx_fail(im, node, "it picks %d times one of %lld elements, which is too many", n, (long long)width);
+  for (int i = 0; i < n; i++) picks->values[i * width + at[i]] = 1;
+  return ronde__onnx_fixed(im, node, ".picks", picks, x_out);
+}
+
+/* Many slices are a product with a matrix that has a one in each row: exact, and so is its gradient. */
+static ronde_status gather_many(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor *x, int d,
+                                const places *p, const ronde_tensor **y_out) {
+  int64_t dims[RONDE_MAX_RANK], three[3] = {1, 1, 1};
+  int rank = ronde_tensor_dims(x, dims);
+  const ronde_tensor *picks;
+  for (int k = 0; k < rank; k++) three[k < d ? 0 : k == d ? 1 : 2] *= dims[k];
+  RONDE_TRY(add_picks(im, node, p->at, p->n, dims[d], &picks));
+  x = ronde_matmul(ronde_reshape(picks, 3, (int64_t[]){1, p->n, dims[d]}), ronde_reshape(x, 3, three), false, false);
+  dims[d] = p->n;
+  *y_out = ronde_reshape(x, rank, dims);
+  return *y_out ? RONDE_OK : ronde_graph_status(im->graph);
+}
+
+static ronde_status gather_places(ronde__onnx_import *im, const ronde__onnx_node *node, places *p) {
   const ronde_tensor *x;
-  enum { MAX_INDICES = 256 };
-  int64_t at[MAX_INDICES];
-  const ronde__onnx_value *given = ronde__onnx_in(im, node, 1);
+  ronde__onnx_place place = {0};
   ronde__shape own = {0}, to = {0};
-  int dim, n = 0;
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
-  bool known = given && (given->kind == RONDE__ONNX_SIZES ||
-                         (given->kind == RONDE__ONNX_CONSTANT && given->constant->n_dims <= RONDE_MAX_RANK &&
-                          ronde__onnx_read_integers(given->constant, MAX_INDICES, at, &n)));
-  if (!known) return ronde__onnx_fail(im, node, "its indices are not up to %d numbers of the file", MAX_INDICES);
-  if (given->kind == RONDE__ONNX_SIZES) memcpy(at, given->size, (size_t)(n = given->n) * sizeof *at);
+  enum { MAX_STRETCHES = 16 };
+  int64_t axis = ronde__onnx_attr_int(node, "axis", 0);
+  int dim;
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
   own.rank = ronde_tensor_dims(x, own.dim);
-  RONDE_TRY(ronde__onnx_axis(im, node, ronde__onnx_attr_int(node, "axis", 0), own.rank, &dim));
-  ronde__shape indices = dims_of_indices(given);
-  if (n < 1 || own.rank - 1 + indices.rank > RONDE_MAX_RANK)
-    return ronde__onnx_fail(im, node, "it has no indices, or too many dimensions");
-  for (int i = 0; i < n; i++) {
-    if (at[i] < 0) at[i] = at[i] < -own.dim[dim] ? -1 : at[i] + own.dim[dim];
-    if (at[i] < 0 || at[i] >= own.dim[dim]) return ronde__onnx_fail(im, node, "an index is not there");
+  RONDE_TRY(ronde__onnx_axis(im, node, axis, &place, &dim));
+  if (own.rank - 1 + p->dims.rank > RONDE_MAX_RANK) return ronde__onnx_fail(im, node, "it has too many dimensions");
+  for (int i = 0; i < p->n; i++) {
+    if (p->at[i] < 0) p->at[i] = p->at[i] < -own.dim[dim] ? -1 : p->at[i] + own.dim[dim];
+    if (p->at[i] < 0 || p->at[i] >= own.dim[dim]) return ronde__onnx_fail(im, node, "an index is not there");
   }
   for (int d = 0; d < own.rank; d++) {
     if (d != dim) to.dim[to.rank++] = own.dim[d];
-    for (int k = 0; k < indices.rank && d == dim; k++) to.dim[to.rank++] = indices.dim[k];
+    for (int k = 0; k < p->dims.rank && d == dim; k++) to.dim[to.rank++] = p->dims.dim[k];
   }
   if (to.rank == 0) to = (ronde__shape){1, {1}};
-  if (own.rank == 1 && indices.rank == 0 && im->file->lead)
+  if ((axis < 0 ? axis + place.rank : axis) < place.at) place.at += p->dims.rank - 1;
+  if (own.rank == 1 && p->dims.rank == 0 && im->file->lead)
     return ronde__onnx_fail(im, node, "nothing of an example is left but one number without a dimension");
-  bool reshapes = indices.rank != 1;
-  if (!reshapes) RONDE_TRY(name_next(im, node));
-  x = gather(x, dim, at, n);
+  bool reshapes = p->dims.rank != 1;
+  int stretches = 0;
+  for (int i = 0; i < p->n && stretches <= MAX_STRETCHES; i += run_of(p->at, p->n, i)) stretches++;
+  bool is_many = stretches > MAX_STRETCHES;
+  if (is_many) RONDE_TRY(gather_many(im, node, x, dim, p, &x));
+  if (!is_many && !reshapes) RONDE_TRY(name_next(im, node));
+  if (!is_many) x = gather(x, dim, p->at, p->n);
   if (reshapes) RONDE_TRY(name_next(im, node));
-  return ronde__onnx_set(im, node, 0, reshapes ? ronde_reshape(x, to.rank, to.dim) : x);
+  return ronde__onnx_set_place(im, node, 0, reshapes ? ronde_reshape(x, to.rank, to.dim) : x, &place);
+}
+
+ronde_status ronde__onnx_gather_tensor(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  places p = {0};
+  ronde_status status = read_places(im, node, ronde__onnx_in(im, node, 1), &p);
+  if (status == RONDE_OK) status = gather_places(im, node, &p);
+  ronde__free(p.at);
+  return status;
 }
 
 /* ---- padding ---- */
 
 static ronde_status pad(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor *x,
-                        const int64_t *before, const int64_t *after, ronde_pad_mode mode, double value) {
+                        const ronde__onnx_place *place, const int64_t *before, const int64_t *after,
+                        ronde_pad_mode mode, double value) {
   RONDE_TRY(name_next(im, node));
-  return ronde__onnx_set(im, node, 0, ronde_pad(x, before, after, mode, (float)value));
+  return ronde__onnx_set_place(im, node, 0, ronde_pad(x, before, after, mode, (float)value), place);
 }
 
 /* As many as twice the axes: more than other lists have. */
@@ -222,6 +288,7 @@ static ronde_status read_mode(const ronde__onnx_import *im, const ronde__onnx_no
 /* Pads, value and axes are inputs since opset 11, and attributes before. */
 ronde_status ronde__onnx_op_pad(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *x;
+  ronde__onnx_place place = {0};
   ronde__onnx_value axes;
   int64_t dims[RONDE_MAX_RANK], before[RONDE_MAX_RANK] = {0}, after[RONDE_MAX_RANK] = {0};
   int of[2 * RONDE__ONNX_MAX_SIZES];
@@ -230,37 +297,39 @@ ronde_status ronde__onnx_op_pad(ronde__onnx_import *im, const ronde__onnx_node *
   bool has_axes = ronde__onnx_in(im, node, 3) != NULL;
   int64_t pads[2 * RONDE__ONNX_MAX_SIZES];
   int n_pads;
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
   RONDE_TRY(read_pads(im, node, pads, 2 * RONDE__ONNX_MAX_SIZES, &n_pads));
   RONDE_TRY(ronde__onnx_in_number(im, node, 2, ronde__onnx_attr_float(node, "value", 0), &value));
   RONDE_TRY(read_mode(im, node, &mode));
   if (has_axes) RONDE_TRY(ronde__onnx_in_sizes(im, node, 3, &axes));
-  int rank = ronde_tensor_dims(x, dims), n = n_pads / 2;
-  if (n_pads % 2 || n > RONDE__ONNX_MAX_SIZES || n != (has_axes ? axes.n : rank + im->file->lead))
+  ronde_tensor_dims(x, dims);
+  int n = n_pads / 2;
+  if (n_pads % 2 || n > RONDE__ONNX_MAX_SIZES || n != (has_axes ? axes.n : place.rank))
     return ronde__onnx_fail(im, node, "its pads are not two for each axis");
-  RONDE_TRY(dims_of_axes(im, node, has_axes ? &axes : NULL, n, rank, of));
+  RONDE_TRY(dims_of_axes(im, node, has_axes ? &axes : NULL, n, &place, of));
   for (int i = 0; i < n; i++) {
     if (of[i] >= 0) before[of[i]] = pads[i], after[of[i]] = pads[n + i];
     else if (pads[i] || pads[n + i]) return ronde__onnx_fail(im, node, "it pads the batch");
   }
-  return pad(im, node, x, before, after, mode, value);
+  return pad(im, node, x, &place, before, after, mode, value);
 }
 
 /* To given sizes, in the middle: an odd element more or less is behind. */
 ronde_status ronde__onnx_op_center_crop_pad(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *x;
+  ronde__onnx_place place = {0};
   ronde__onnx_value to, axes = {.kind = RONDE__ONNX_SIZES};
   int64_t dims[RONDE_MAX_RANK], before[RONDE_MAX_RANK] = {0}, after[RONDE_MAX_RANK] = {0};
   int of[RONDE__ONNX_MAX_SIZES];
   size_t n;
   const int64_t *given = ronde__onnx_attr_ints(node, "axes", &n);
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
   RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &to));
-  int rank = ronde_tensor_dims(x, dims);
-  if (to.n != (given ? (int)n : rank + im->file->lead) || (given && n > RONDE__ONNX_MAX_SIZES))
+  ronde_tensor_dims(x, dims);
+  if (to.n != (given ? (int)n : place.rank) || (given && n > RONDE__ONNX_MAX_SIZES))
     return ronde__onnx_fail(im, node, "it has not one size for each axis");
   if (given) memcpy(axes.size, given, n * sizeof *given);
-  RONDE_TRY(dims_of_axes(im, node, given ? &axes : NULL, to.n, rank, of));
+  RONDE_TRY(dims_of_axes(im, node, given ? &axes : NULL, to.n, &place, of));
   for (int i = 0; i < to.n; i++) {
     if (of[i] < 0 && to.size[i] != RONDE__ONNX_BATCH) return ronde__onnx_fail(im, node, "it cuts or pads the batch");
     if (of[i] < 0) continue;
@@ -269,55 +338,68 @@ ronde_status ronde__onnx_op_center_crop_pad(ronde__onnx_import *im, const ronde_
     before[of[i]] = more / 2;
     after[of[i]] = more - more / 2;
   }
-  return pad(im, node, x, before, after, RONDE_PAD_VALUE, 0);
+  return pad(im, node, x, &place, before, after, RONDE_PAD_VALUE, 0);
 }
 
 /* ---- repeating ---- */
 
 ronde_status ronde__onnx_op_tile(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *x;
+  ronde__onnx_place place = {0};
   ronde__onnx_value times;
   int64_t dims[RONDE_MAX_RANK], none[RONDE_MAX_RANK] = {0}, after[RONDE_MAX_RANK] = {0};
-  int lead = im->file->lead;
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
   RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &times));
-  int rank = ronde_tensor_dims(x, dims);
-  if (times.n != rank + lead || (lead && times.size[0] != 1))
+  ronde_tensor_dims(x, dims);
+  bool has_batch = place.at != RONDE__ONNX_ALIKE;
+  if (times.n != place.rank || (has_batch && times.size[place.at] != 1))
     return ronde__onnx_fail(im, node, "it repeats the batch, or has not one number for each axis");
-  for (int d = 0; d < rank; d++) {
-    int64_t n = times.size[d + lead];
+  for (int axis = 0; axis < place.rank; axis++) {
+    int d = ronde__onnx_dim_at(&place, axis);
+    if (d < 0) continue;
+    int64_t n = times.size[axis];
     if (n < 1 || n > INT32_MAX / dims[d]) return ronde__onnx_fail(im, node, "a number of times is impossible");
     after[d] = (n - 1) * dims[d];
   }
-  return pad(im, node, x, none, after, RONDE_PAD_WRAP, 0);
+  return pad(im, node, x, &place, none, after, RONDE_PAD_WRAP, 0);
 }
 
-/* Dimensions of 1 become larger; new ones come in front. */
+/* Whether a size of an expansion leaves the batch, once or several times, as it is. */
+static bool keeps_batches(const ronde__onnx_import *im, int64_t size, int64_t k) {
+  return size == 1 || size == RONDE__ONNX_BATCHES(k) || (im->file->batch && size == im->file->batch * k);
+}
+
+/* Dimensions of 1 become larger; new ones come in front. What is alike in all examples gets their dimension. */
 ronde_status ronde__onnx_expand_tensor(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *x;
-  ronde__onnx_value to;
-  int64_t dims[RONDE_MAX_RANK], none[RONDE_MAX_RANK] = {0}, after[RONDE_MAX_RANK] = {0};
-  int lead = im->file->lead;
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
-  RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &to));
-  int rank = ronde_tensor_dims(x, dims), wanted = (int)ronde__max(to.n - lead, rank);
-  bool batch = !lead || to.n < rank + lead || to.size[0] == RONDE__ONNX_BATCH || to.size[0] == 1 ||
-               (im->file->batch && to.size[0] == im->file->batch);
-  if (wanted > RONDE_MAX_RANK || (lead && wanted != rank) || !batch)
-    return ronde__onnx_fail(im, node, "the batch would not stay in front");
-  if (wanted > rank) {
-    memmove(dims + wanted - rank, dims, (size_t)rank * sizeof *dims);
-    for (int d = 0; d < wanted - rank; d++) dims[d] = 1;
-    x = ronde_reshape(x, wanted, dims);
+  ronde__onnx_place place = {0}, to = {0};
+  ronde__onnx_value wanted, own;
+  int64_t none[RONDE_MAX_RANK] = {0}, after[RONDE_MAX_RANK] = {0};
+  ronde__shape has = {0}, shape = {0};
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
+  RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &wanted));
+  ronde__onnx_sizes_of(x, &place, &own);
+  has.rank = ronde_tensor_dims(x, has.dim);
+  to = place;
+  to.rank = wanted.n > own.n ? wanted.n : own.n;
+  if (place.at != RONDE__ONNX_ALIKE) to.at += to.rank - place.rank;
+  for (int axis = 0; axis < to.rank; axis++) {
+    int from = axis - (to.rank - own.n), at = axis - (to.rank - wanted.n);
+    int64_t size = at >= 0 ? wanted.size[at] : 1, is = from >= 0 ? own.size[from] : 1, k = ronde__onnx_batches(is);
+    bool right = k ? keeps_batches(im, size, k) : size == 1 || size == is || (is == 1 && size != 0);
+    if (k == 1 && right) continue;
+    if (!k && is == 1 && place.at == RONDE__ONNX_ALIKE && to.at == RONDE__ONNX_ALIKE && size == RONDE__ONNX_BATCH) {
+      to.at = axis;
+      continue;
+    }
+    if (!right || (!k && (size < 1 || size > INT32_MAX)) || shape.rank == RONDE_MAX_RANK)
+      return ronde__onnx_fail(im, node, "dimension %d cannot be expanded so", axis);
+    after[shape.rank] = !k && is == 1 ? size - 1 : 0;
+    shape.dim[shape.rank++] = k ? k : is;
   }
-  for (int d = 0; d < wanted; d++) {
-    int at = to.n - wanted + d;
-    int64_t size = at >= lead ? to.size[at] : 1;
-    if (size != 1 && size != dims[d] && (dims[d] != 1 || size < 1 || size > INT32_MAX))
-      return ronde__onnx_fail(im, node, "dimension %d cannot be expanded so", d);
-    if (dims[d] == 1) after[d] = size - 1;
-  }
-  return pad(im, node, x, none, after, RONDE_PAD_EDGE, 0);
+  if (shape.rank == 0) return ronde__onnx_fail(im, node, "nothing of an example is left");
+  if (!ronde__shape_equal(&has, &shape)) x = ronde_reshape(x, shape.rank, shape.dim);
+  return pad(im, node, x, &to, none, after, RONDE_PAD_EDGE, 0);
 }
 
 /* ---- depth and space ---- */

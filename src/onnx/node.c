@@ -71,7 +71,8 @@ ronde_status ronde__onnx_in_tensor(const ronde__onnx_import *im, const ronde__on
   if (value->kind != RONDE__ONNX_TENSOR)
     return ronde__onnx_fail(im, node, "input %d (%s) is a constant, where only an activation is supported", i,
                             RONDE__SHOWN(im->file->names[node->in[i]]));
-  if (value->order != RONDE__ONNX_BATCH_FIRST || value->transposed)
+  if (value->order != RONDE__ONNX_AS_EVER || value->transposed || value->merged ||
+      value->at != (im->file->lead ? 0 : RONDE__ONNX_ALIKE))
     return ronde__onnx_fail(im, node, "the batch is not the first dimension of its input %s",
                             RONDE__SHOWN(im->file->names[node->in[i]]));
   *x_out = value->x;
@@ -93,6 +94,7 @@ ronde_status ronde__onnx_in_number(const ronde__onnx_import *im, const ronde__on
   const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
   if (!value) *number_out = otherwise;
   else if (value->kind == RONDE__ONNX_NUMBER) *number_out = value->number;
+  else if (value->kind == RONDE__ONNX_KNOWN && value->known->n == 1) *number_out = value->known->values[0];
   else if (value->kind != RONDE__ONNX_CONSTANT || !ronde__onnx_read_number(value->constant, number_out))
     return ronde__onnx_fail(im, node, "input %d is not one number that the file gives", i);
   return RONDE_OK;
@@ -101,18 +103,8 @@ ronde_status ronde__onnx_in_number(const ronde__onnx_import *im, const ronde__on
 ronde_status ronde__onnx_set(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const ronde_tensor *x) {
   ronde__onnx_value *value = ronde__onnx_out(im, node, i);
   if (!x) return ronde_graph_status(im->graph);
-  if (value) *value = (ronde__onnx_value){.kind = RONDE__ONNX_TENSOR, .x = x};
-  return RONDE_OK;
-}
-
-ronde_status ronde__onnx_axis(const ronde__onnx_import *im, const ronde__onnx_node *node, int64_t axis, int rank,
-                              int *dim_out) {
-  int lead = im->file->lead;
-  int64_t dim = (axis < 0 ? axis + rank + lead : axis) - lead;
-  if (axis < -rank - lead || dim >= rank || dim < 0)
-    return ronde__onnx_fail(im, node, "axis %lld is the batch, or beyond the %d dimensions of its input",
-                            (long long)axis, rank + lead);
-  *dim_out = (int)dim;
+  if (value)
+    *value = (ronde__onnx_value){.kind = RONDE__ONNX_TENSOR, .at = im->file->lead ? 0 : RONDE__ONNX_ALIKE, .x = x};
   return RONDE_OK;
 }
 

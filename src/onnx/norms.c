@@ -43,11 +43,14 @@ ronde_status ronde__onnx_op_batch_norm(ronde__onnx_import *im, const ronde__onnx
 ronde_status ronde__onnx_op_layer_norm(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *x;
   ronde__onnx_layer layer = {0};
-  int64_t dims[RONDE_MAX_RANK];
+  ronde__onnx_place place = {0};
+  int64_t dims[RONDE_MAX_RANK], axis = ronde__onnx_attr_int(node, "axis", -1);
   int dim;
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
   int rank = ronde_tensor_dims(x, dims);
-  RONDE_TRY(ronde__onnx_axis(im, node, ronde__onnx_attr_int(node, "axis", -1), rank, &dim));
+  RONDE_TRY(ronde__onnx_axis(im, node, axis, &place, &dim));
+  if ((axis < 0 ? axis + place.rank : axis) <= place.at)
+    return ronde__onnx_fail(im, node, "the batch is one of the dimensions that are normalised");
   ronde_layer_norm_options o = {.dims = rank - dim, .eps = (float)ronde__onnx_attr_float(node, "epsilon", 1e-5)};
   ronde__shape shape = {0};
   for (int d = dim; d < rank; d++) shape.dim[shape.rank++] = dims[d];
@@ -55,6 +58,8 @@ ronde_status ronde__onnx_op_layer_norm(ronde__onnx_import *im, const ronde__onnx
   if (!ronde__onnx_in(im, node, 2)) return ronde__onnx_fail(im, node, "without a bias it is not supported");
   ronde_status status = take_norm(im, node, 2, &shape, &layer);
   if (status == RONDE_OK) status = ronde__onnx_end_layer(im, node, &layer, ronde_layer_norm(x, layer.label, &o));
+  ronde__onnx_value *out = ronde__onnx_out(im, node, 0);
+  if (status == RONDE_OK && out) out->at = place.at, out->merged = place.merged;
   ronde__onnx_layer_release(&layer);
   return status;
 }

@@ -35,30 +35,28 @@ static ronde_status join_sizes(ronde__onnx_import *im, const ronde__onnx_node *n
 }
 
 /* Of more inputs than a call takes: those so far, and the next ones. */
-static ronde_status join_tensors(ronde__onnx_import *im, const ronde__onnx_node *node, int rank, int dim) {
+static ronde_status join_tensors(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde__onnx_place *place,
+                                 int dim) {
   const ronde_tensor *inputs[RONDE__OP_MAX_INPUTS];
   int n = 0;
   for (int i = 0; i < node->n_in; i++) {
-    RONDE_TRY(ronde__onnx_operand(im, node, i, rank, &inputs[n++]));
+    RONDE_TRY(ronde__onnx_operand(im, node, i, place, &inputs[n++]));
     bool is_last = i == node->n_in - 1;
     if (n < RONDE__OP_MAX_INPUTS && !is_last) continue;
     if (is_last) RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
     if (n > 1 && !(inputs[0] = ronde_concat_along(inputs, n, dim))) return ronde_graph_status(im->graph);
     n = 1;
   }
-  return n ? ronde__onnx_set(im, node, 0, inputs[0]) : ronde__onnx_fail(im, node, "it has no inputs");
+  return n ? ronde__onnx_set_place(im, node, 0, inputs[0], place) : ronde__onnx_fail(im, node, "it has no inputs");
 }
 
 ronde_status ronde__onnx_op_concat(ronde__onnx_import *im, const ronde__onnx_node *node) {
-  const ronde__onnx_value *in = NULL;
-  int64_t dims[RONDE_MAX_RANK];
+  ronde__onnx_place place = {0};
   int dim;
   if (ronde__onnx_is_sizes(ronde__onnx_in(im, node, 0))) return join_sizes(im, node);
-  for (int i = 0; i < node->n_in && !KIND(in, TENSOR); i++) in = ronde__onnx_in(im, node, i);
-  if (!KIND(in, TENSOR)) return ronde__onnx_fail(im, node, "none of its inputs is an activation");
-  int rank = ronde_tensor_dims(in->x, dims);
-  RONDE_TRY(ronde__onnx_axis(im, node, ronde__onnx_attr_int(node, "axis", 1), rank, &dim));
-  return join_tensors(im, node, rank, dim);
+  RONDE_TRY(ronde__onnx_common(im, node, 0, node->n_in, &place));
+  RONDE_TRY(ronde__onnx_axis(im, node, ronde__onnx_attr_int(node, "axis", 1), &place, &dim));
+  return join_tensors(im, node, &place, dim);
 }
 
 /* Sizes of the pieces: an input since opset 13, before an attribute, or alike. */
@@ -87,20 +85,22 @@ ronde_status ronde__onnx_op_split(ronde__onnx_import *im, const ronde__onnx_node
   enum { MAX_PIECES = 64 };
   const ronde_tensor *x;
   ronde_tensor *pieces[RONDE__OP_MAX_OUTPUTS];
+  ronde__onnx_place place = {0};
   int64_t dims[RONDE_MAX_RANK], sizes[MAX_PIECES];
   int dim, n_all = node->n_out;
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
-  RONDE_TRY(ronde__onnx_axis(im, node, ronde__onnx_attr_int(node, "axis", 0), ronde_tensor_dims(x, dims), &dim));
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
+  RONDE_TRY(ronde__onnx_axis(im, node, ronde__onnx_attr_int(node, "axis", 0), &place, &dim));
+  ronde_tensor_dims(x, dims);
   if (n_all > MAX_PIECES) return ronde__onnx_fail(im, node, "only up to %d pieces are supported", MAX_PIECES);
   RONDE_TRY(read_pieces(im, node, dims[dim], sizes));
-  if (n_all == 1) return ronde__onnx_set(im, node, 0, x);
+  if (n_all == 1) return ronde__onnx_set_place(im, node, 0, x, &place);
   for (int at = 0; at < n_all;) {
     int left = n_all - at, n = left <= RONDE__OP_MAX_OUTPUTS ? left : RONDE__OP_MAX_OUTPUTS, own = n < left ? n - 1 : n;
     int64_t now[RONDE__OP_MAX_OUTPUTS] = {0};
     for (int i = 0; i < left; i++) now[ronde__min(i, n - 1)] += sizes[at + i];
     if (at == 0) RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
     ronde_cut_along(x, dim, n, now, pieces);
-    for (int i = 0; i < own; i++) RONDE_TRY(ronde__onnx_set(im, node, at + i, pieces[i]));
+    for (int i = 0; i < own; i++) RONDE_TRY(ronde__onnx_set_place(im, node, at + i, pieces[i], &place));
     x = pieces[n - 1];
     at += own;
   }
@@ -109,15 +109,15 @@ ronde_status ronde__onnx_op_split(ronde__onnx_import *im, const ronde__onnx_node
 
 /* ---- reshaping ---- */
 
-/* x in another shape. Of rank 0, a single number: [1]. */
+/* x in another shape, and where that has the batch. Of rank 0, a single number: [1]. */
 static ronde_status reshape_to(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor *x,
-                               const ronde__shape *shape) {
+                               const ronde__shape *shape, const ronde__onnx_place *place) {
   ronde__shape own = {0}, one = {1, {1}};
   own.rank = ronde_tensor_dims(x, own.dim);
   if (shape->rank == 0) shape = &one;
-  if (ronde__shape_equal(&own, shape)) return ronde__onnx_set(im, node, 0, x);
+  if (ronde__shape_equal(&own, shape)) return ronde__onnx_set_place(im, node, 0, x, place);
   RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
-  return ronde__onnx_set(im, node, 0, ronde_reshape(x, shape->rank, shape->dim));
+  return ronde__onnx_set_place(im, node, 0, ronde_reshape(x, shape->rank, shape->dim), place);
 }
 
 /* To a matrix; its rows are the batch's, unless there is none. */
@@ -133,51 +133,18 @@ ronde_status ronde__onnx_op_flatten(ronde__onnx_import *im, const ronde__onnx_no
     return ronde__onnx_fail(im, node, lead ? "only axis 1 is supported" : "its axis is not there");
   if (lead) to = (ronde__shape){1, {ronde__shape_elems(&own)}};
   for (int d = 0; d < own.rank && !lead; d++) to.dim[d >= axis] *= own.dim[d];
-  return reshape_to(im, node, x, &to);
-}
-
-/* What the sizes behind the batch's ask for; rank -1: it is not possible. */
-static ronde__shape wanted_shape(const ronde__onnx_value *to, const ronde__shape *own, int lead, bool zeros) {
-  static const ronde__shape impossible = {.rank = -1};
-  ronde__shape shape = {to->n - lead, {0}};
-  int64_t elems = ronde__shape_elems(own), product = 1;
-  int open = -1;
-  if (shape.rank < lead || shape.rank > RONDE_MAX_RANK) return impossible;
-  for (int d = 0; d < shape.rank; d++) {
-    int64_t size = to->size[lead + d];
-    if (size == 0 && d < own->rank && !zeros) size = own->dim[d];
-    if (size == -1 && open < 0 && !(lead && to->size[0] == -1)) open = d;
-    else if (size < 1 || __builtin_mul_overflow(product, size, &product)) return impossible;
-    shape.dim[d] = size;
-  }
-  if (open >= 0 && elems % product) return impossible;
-  if (open >= 0) shape.dim[open] = elems / product;
-  return open >= 0 || product == elems ? shape : impossible;
+  return reshape_to(im, node, x, &to, &(ronde__onnx_place){2, lead ? 0 : RONDE__ONNX_ALIKE, false});
 }
 
 ronde_status ronde__onnx_op_reshape(ronde__onnx_import *im, const ronde__onnx_node *node) {
-  const ronde_tensor *x;
   ronde__onnx_value to, sizes;
-  ronde__shape own = {0};
-  int lead = im->file->lead;
   RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &to));
-  if (ronde__onnx_is_sizes(ronde__onnx_in(im, node, 0))) { /* a list stays a list */
-    RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &sizes));
-    if (to.n != 1 || (to.size[0] != -1 && to.size[0] != sizes.n))
-      return ronde__onnx_fail(im, node, "a list of sizes cannot get another shape");
-    sizes.is_scalar = false;
-    return set_sizes(im, node, &sizes);
-  }
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
-  own.rank = ronde_tensor_dims(x, own.dim);
-  bool zeros = ronde__onnx_attr_int(node, "allowzero", 0) != 0;
-  int64_t first = to.n ? to.size[0] : 1;
-  bool keeps = !lead || first == RONDE__ONNX_BATCH || (first == 0 && !zeros) || first == -1 ||
-               (im->file->batch && first == im->file->batch);
-  ronde__shape shape = wanted_shape(&to, &own, lead, zeros);
-  if (!keeps || shape.rank < 0)
-    return ronde__onnx_fail(im, node, "it does not keep the batch as the first dimension, or an example's elements");
-  return reshape_to(im, node, x, &shape);
+  if (!ronde__onnx_is_sizes(ronde__onnx_in(im, node, 0))) return ronde__onnx_reshape_tensor(im, node, &to);
+  RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &sizes)); /* a list stays a list */
+  if (to.n != 1 || (to.size[0] != -1 && to.size[0] != sizes.n))
+    return ronde__onnx_fail(im, node, "a list of sizes cannot get another shape");
+  sizes.is_scalar = false;
+  return set_sizes(im, node, &sizes);
 }
 
 static ronde_status read_axes(ronde__onnx_import *im, const ronde__onnx_node *node, int rank, unsigned *mask_out) {
@@ -193,46 +160,55 @@ static ronde_status squeeze_lstm(ronde__onnx_import *im, const ronde__onnx_node 
   ronde__onnx_value *out = ronde__onnx_out(im, node, 0);
   if (!out) return RONDE_OK;
   *out = *in;
-  out->order = is_state ? RONDE__ONNX_BATCH_FIRST : RONDE__ONNX_TIME_FIRST;
+  out->order = RONDE__ONNX_AS_EVER;
+  out->at = is_state ? 0 : 1;
   return RONDE_OK;
 }
 
-ronde_status ronde__onnx_op_squeeze(ronde__onnx_import *im, const ronde__onnx_node *node) {
+/* Dimensions of 1 go: those that are named, or all. */
+static ronde_status squeeze_tensor(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *x;
-  const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
+  ronde__onnx_place place = {0}, to;
   ronde__shape own = {0}, shape = {0};
   unsigned axes;
-  if (KIND(in, TENSOR) && (in->order == RONDE__ONNX_STATE || in->order == RONDE__ONNX_DIRECTIONS))
-    return squeeze_lstm(im, node, in);
-  if (ronde__onnx_is_sizes(in)) {
-    ronde__onnx_value sizes;
-    RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &sizes));
-    if (sizes.n != 1) return ronde__onnx_fail(im, node, "a list of %d sizes cannot become one", sizes.n);
-    sizes.is_scalar = true;
-    return set_sizes(im, node, &sizes);
-  }
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
   own.rank = ronde_tensor_dims(x, own.dim);
-  int lead = im->file->lead;
-  RONDE_TRY(read_axes(im, node, own.rank + lead, &axes));
-  for (int d = 0; d < own.rank; d++) {
-    bool goes = axes ? axes >> (d + lead) & 1 : own.dim[d] == 1;
-    if (goes && own.dim[d] != 1) return ronde__onnx_fail(im, node, "axis %d is not 1", d + lead);
-    if (!goes) shape.dim[shape.rank++] = own.dim[d];
+  RONDE_TRY(read_axes(im, node, place.rank, &axes));
+  bool has_batch = place.at != RONDE__ONNX_ALIKE, loses = has_batch && axes >> place.at & 1;
+  to = place;
+  for (int axis = 0; axis < place.rank; axis++) {
+    int dim = ronde__onnx_dim_at(&place, axis);
+    if (dim < 0 && !place.merged) continue;
+    if (dim < 0) dim = axis;
+    bool goes = axis != place.at && (axes ? axes >> axis & 1 : own.dim[dim] == 1);
+    if (goes && own.dim[dim] != 1) return ronde__onnx_fail(im, node, "axis %d is not 1", axis);
+    if (!goes) shape.dim[shape.rank++] = own.dim[dim];
+    else if (axis < place.at) to.at--;
   }
-  if (lead && ((axes & 1) || shape.rank == 0))
+  if (loses || (has_batch && shape.rank == 0))
     return ronde__onnx_fail(im, node, "the batch or all of an example would go");
-  return reshape_to(im, node, x, &shape);
+  return reshape_to(im, node, x, &shape, &to);
 }
 
-/* [N,H] becomes a state [1,N,H] of an LSTM; else an example gets dimensions of 1. */
+ronde_status ronde__onnx_op_squeeze(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
+  ronde__onnx_value sizes;
+  if (KIND(in, TENSOR) && in->order != RONDE__ONNX_AS_EVER) return squeeze_lstm(im, node, in);
+  if (!ronde__onnx_is_sizes(in)) return squeeze_tensor(im, node);
+  RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &sizes));
+  if (sizes.n != 1) return ronde__onnx_fail(im, node, "a list of %d sizes cannot become one", sizes.n);
+  sizes.is_scalar = true;
+  return set_sizes(im, node, &sizes);
+}
+
+/* [N,H] becomes a state [1,N,H] of an LSTM; else a tensor gets dimensions of 1. */
 static ronde_status unsqueeze_tensor(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *x;
   ronde__onnx_value *out = ronde__onnx_out(im, node, 0);
+  ronde__onnx_place place = {0}, to_place;
   ronde__shape own = {0}, to = {0};
   unsigned axes;
-  int lead = im->file->lead;
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
   own.rank = ronde_tensor_dims(x, own.dim);
   size_t n;
   ronde__onnx_value given = {0};
@@ -241,16 +217,23 @@ static ronde_status unsqueeze_tensor(ronde__onnx_import *im, const ronde__onnx_n
     n = (size_t)given.n;
   }
   if (n > RONDE_MAX_RANK) return ronde__onnx_fail(im, node, "it has too many axes");
-  int rank = own.rank + lead + (int)n;
+  int rank = place.rank + (int)n;
   RONDE_TRY(read_axes(im, node, rank, &axes));
-  if (lead && own.rank == 1 && axes == 1) {
+  if (place.at == 0 && !place.merged && own.rank == 1 && axes == 1) {
     if (out) *out = (ronde__onnx_value){.kind = RONDE__ONNX_TENSOR, .order = RONDE__ONNX_STATE, .x = x};
     return RONDE_OK;
   }
-  if (rank - lead > RONDE_MAX_RANK || __builtin_popcount(axes) != (int)n || (lead && axes & 1))
-    return ronde__onnx_fail(im, node, "an axis is there twice, is that of the batch, or is one too many");
-  for (int d = lead, from = 0; d < rank; d++) to.dim[to.rank++] = axes >> d & 1 ? 1 : own.dim[from++];
-  return reshape_to(im, node, x, &to);
+  if (own.rank + (int)n > RONDE_MAX_RANK || __builtin_popcount(axes) != (int)n)
+    return ronde__onnx_fail(im, node, "an axis is there twice, or is one too many");
+  to_place = (ronde__onnx_place){rank, RONDE__ONNX_ALIKE, place.merged};
+  for (int axis = 0, from = 0; axis < rank; axis++) {
+    if (axes >> axis & 1) to.dim[to.rank++] = 1;
+    else if (from++ == place.at) to_place.at = axis;
+    if (axes >> axis & 1 || (from - 1 == place.at && !place.merged)) continue;
+    to.dim[to.rank++] =
+        own.dim[place.merged || place.at == RONDE__ONNX_ALIKE || from - 1 < place.at ? from - 1 : from - 2];
+  }
+  return reshape_to(im, node, x, &to, &to_place);
 }
 
 ronde_status ronde__onnx_op_unsqueeze(ronde__onnx_import *im, const ronde__onnx_node *node) {
@@ -263,62 +246,60 @@ ronde_status ronde__onnx_op_unsqueeze(ronde__onnx_import *im, const ronde__onnx_
 }
 
 /* Whether only products of matrices read it, which can take it as it lies. */
-static bool is_for_product(const ronde__onnx_import *im, const ronde__onnx_node *node, int rank, const int *order) {
+static bool is_for_product(const ronde__onnx_import *im, const ronde__onnx_node *node, const ronde__onnx_place *place,
+                           int rank, const int *order) {
   const ronde__onnx_node *next = ronde__onnx_only_reader(im->file, node->out[0]);
-  if (!next || next->build != ronde__onnx_op_matmul || rank < 2) return false;
+  if (!next || next->build != ronde__onnx_op_matmul || rank < 2 || place->at > place->rank - 3) return false;
   for (int d = 0; d < rank - 2; d++)
     if (order[d] != d) return false;
   return order[rank - 2] == rank - 1;
 }
 
-/* Of an activation whose batch stays in front. */
 static ronde_status transpose_tensor(ronde__onnx_import *im, const ronde__onnx_node *node, const int64_t *perm,
                                      size_t n) {
   const ronde_tensor *x;
   ronde__onnx_value *out = ronde__onnx_out(im, node, 0);
+  ronde__onnx_place place = {0}, to;
   int64_t dims[RONDE_MAX_RANK];
-  int order[RONDE_MAX_RANK], lead = im->file->lead;
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
-  int rank = ronde_tensor_dims(x, dims);
-  if (perm && n != (size_t)(rank + lead)) return ronde__onnx_fail(im, node, "its perm has another length");
-  if (lead && (perm ? perm[0] != 0 : rank > 0)) return ronde__onnx_fail(im, node, "the batch would not stay in front");
+  int order[RONDE_MAX_RANK + 1], rank = 0;
+  unsigned seen = 0;
   bool moves = false;
-  for (int d = 0; d < rank; d++) {
-    int64_t from = perm ? perm[d + lead] - lead : rank - 1 - d;
-    if (from < 0 || from >= rank) return ronde__onnx_fail(im, node, "its perm names a dimension that is not there");
-    order[d] = (int)from;
-    moves |= order[d] != d;
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
+  if (perm && n != (size_t)place.rank) return ronde__onnx_fail(im, node, "its perm has another length");
+  to = place;
+  for (int axis = 0; axis < place.rank; axis++) {
+    int64_t from = perm ? perm[axis] : place.rank - 1 - axis;
+    if (from < 0 || from >= place.rank || seen >> from & 1)
+      return ronde__onnx_fail(im, node, "its perm names a dimension that is not there, or one twice");
+    seen |= 1u << from;
+    if (from == place.at) to.at = axis;
+    if (from == place.at && !place.merged) continue;
+    order[rank] = from == place.at ? (int)from : ronde__onnx_dim_at(&place, (int)from);
+    moves |= order[rank] != rank;
+    rank++;
   }
-  if (!moves) return pass_on(im, node);
-  if (out && is_for_product(im, node, rank, order)) {
-    *out = (ronde__onnx_value){.kind = RONDE__ONNX_TENSOR, .x = x, .transposed = true};
+  ronde_tensor_dims(x, dims);
+  if (!moves) return ronde__onnx_set_place(im, node, 0, x, &to);
+  if (out && is_for_product(im, node, &to, rank, order)) {
+    RONDE_TRY(ronde__onnx_set_place(im, node, 0, x, &to));
+    out->transposed = true;
     return RONDE_OK;
   }
   RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
-  return ronde__onnx_set(im, node, 0, ronde_transpose(x, order));
+  return ronde__onnx_set_place(im, node, 0, ronde_transpose(x, order), &to);
 }
 
 ronde_status ronde__onnx_op_transpose(ronde__onnx_import *im, const ronde__onnx_node *node) {
-  static const int64_t times[] = {1, 0, 2}, matrix[] = {1, 0};
+  static const int64_t matrix[] = {1, 0};
   const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
   ronde__onnx_value *out = ronde__onnx_out(im, node, 0);
-  int64_t dims[RONDE_MAX_RANK];
   size_t n;
   const int64_t *perm = ronde__onnx_attr_ints(node, "perm", &n);
   bool turns = (!perm || (n == 2 && !memcmp(perm, matrix, sizeof matrix)));
-  if (KIND(in, CONSTANT) && in->constant->n_dims == 2 && turns && out) {
-    *out = *in;
-    out->transposed = !in->transposed;
-    return RONDE_OK;
-  }
-  bool is_sequence =
-      im->file->lead && KIND(in, TENSOR) && in->order <= RONDE__ONNX_TIME_FIRST && ronde_tensor_dims(in->x, dims) == 2;
-  if (is_sequence && perm && n == 3 && !memcmp(perm, times, sizeof times) && out) {
-    *out = *in;
-    out->order = in->order == RONDE__ONNX_BATCH_FIRST ? RONDE__ONNX_TIME_FIRST : RONDE__ONNX_BATCH_FIRST;
-    return RONDE_OK;
-  }
-  return transpose_tensor(im, node, perm, n);
+  if (!KIND(in, CONSTANT) || in->constant->n_dims != 2 || !turns || !out) return transpose_tensor(im, node, perm, n);
+  *out = *in;
+  out->transposed = !in->transposed;
+  return RONDE_OK;
 }
 
 /* ---- constants and sizes ---- */
@@ -328,7 +309,14 @@ ronde_status ronde__onnx_op_identity(ronde__onnx_import *im, const ronde__onnx_n
 ronde_status ronde__onnx_op_cast(ronde__onnx_import *im, const ronde__onnx_node *node) {
   int64_t to = ronde__onnx_attr_int(node, "to", 0);
   bool to_sizes = to == ONNX__TENSOR_PROTO__DATA_TYPE__INT64 || to == ONNX__TENSOR_PROTO__DATA_TYPE__INT32;
-  bool sizes = ronde__onnx_is_sizes(ronde__onnx_in(im, node, 0));
+  const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
+  bool sizes = ronde__onnx_is_sizes(in);
+  double number;
+  if (!sizes && to == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT && ronde__onnx_is_number(im, node, 0, &number)) {
+    ronde__onnx_value *out = ronde__onnx_out(im, node, 0); /* of f64 too */
+    if (out) *out = (ronde__onnx_value){.kind = RONDE__ONNX_NUMBER, .number = (double)(float)number};
+    return RONDE_OK;
+  }
   if (sizes ? !to_sizes : to != ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT)
     return ronde__onnx_fail(im, node, "to type %" PRId64 " it is not supported", to);
   return pass_on(im, node);
@@ -350,7 +338,7 @@ ronde_status ronde__onnx_op_constant(ronde__onnx_import *im, const ronde__onnx_n
     return ronde__onnx_fail(im, node, "a constant of this kind is not supported");
   }
   for (int i = 0; value.kind == RONDE__ONNX_SIZES && i < value.n; i++)
-    if (value.size[i] == RONDE__ONNX_BATCH) return ronde__onnx_fail(im, node, "its value is out of range");
+    if (ronde__onnx_batches(value.size[i])) return ronde__onnx_fail(im, node, "its value is out of range");
   if (out) *out = value;
   return RONDE_OK;
 }
@@ -395,7 +383,7 @@ ronde_status ronde__onnx_op_expand(ronde__onnx_import *im, const ronde__onnx_nod
       in->constant->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT && in->constant->n_dims > 0) {
     RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &sizes));
     if (is_for_batch(im, in, &sizes)) {
-      RONDE_TRY(ronde__onnx_operand(im, node, 0, sizes.n - 1, &y));
+      RONDE_TRY(ronde__onnx_operand(im, node, 0, &(ronde__onnx_place){sizes.n, 0, RONDE__ONNX_ALONE}, &y));
       return ronde__onnx_set(im, node, 0, y);
     }
   }
@@ -431,20 +419,30 @@ ronde_status ronde__onnx_op_where(ronde__onnx_import *im, const ronde__onnx_node
 /* All sizes, or those from start to end. */
 ronde_status ronde__onnx_op_shape(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *x;
-  int64_t dims[RONDE_MAX_RANK], all[RONDE__ONNX_MAX_SIZES] = {RONDE__ONNX_BATCH};
-  ronde__onnx_value sizes = {.kind = RONDE__ONNX_SIZES};
+  ronde__onnx_place place = {0};
+  ronde__onnx_value sizes = {.kind = RONDE__ONNX_SIZES}, all;
   if (ronde__onnx_is_sizes(ronde__onnx_in(im, node, 0))) {
     RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &sizes));
     return set_sizes(im, node,
                      &(ronde__onnx_value){.kind = RONDE__ONNX_SIZES, .n = !sizes.is_scalar, .size = {sizes.n}});
   }
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
-  int rank = ronde_tensor_dims(x, dims), lead = im->file->lead, n = rank + lead;
-  for (int d = 0; d < rank; d++) all[lead + d] = dims[d];
+  const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
+  if (KIND(in, CONSTANT) || KIND(in, KNOWN)) {
+    size_t rank = KIND(in, KNOWN) ? (size_t)in->known->rank : in->constant->n_dims;
+    if (rank > RONDE__ONNX_MAX_SIZES || (KIND(in, CONSTANT) && ronde__onnx_elems(in->constant) < 0))
+      return ronde__onnx_fail(im, node, "its input has too many dimensions, or one that makes no sense");
+    all = (ronde__onnx_value){.kind = RONDE__ONNX_SIZES, .n = (int)rank};
+    memcpy(all.size, KIND(in, KNOWN) ? in->known->dim : in->constant->dims, rank * sizeof *all.size);
+    if (KIND(in, CONSTANT) && in->transposed) all.size[0] = in->constant->dims[1], all.size[1] = in->constant->dims[0];
+  } else {
+    RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
+    ronde__onnx_sizes_of(x, &place, &all);
+  }
+  int64_t n = all.n;
   int64_t start = ronde__onnx_attr_int(node, "start", 0), end = ronde__onnx_attr_int(node, "end", n);
   start = ronde__max(0, ronde__min(n, start < 0 ? start + n : start));
   end = ronde__max(start, ronde__min(n, end < 0 ? end + n : end));
-  for (int64_t d = start; d < end; d++) sizes.size[sizes.n++] = all[d];
+  for (int64_t d = start; d < end; d++) sizes.size[sizes.n++] = all.size[d];
   return set_sizes(im, node, &sizes);
 }
 
@@ -474,7 +472,8 @@ ronde_status ronde__onnx_op_gather(ronde__onnx_import *im, const ronde__onnx_nod
   ronde__onnx_value from, at, picked = {.kind = RONDE__ONNX_SIZES};
   const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
   if (KIND(in, TENSOR) && in->order == RONDE__ONNX_STATE) return gather_state(im, node, in);
-  if (KIND(in, TENSOR)) return ronde__onnx_gather_tensor(im, node);
+  bool is_parameter = KIND(in, CONSTANT) && !ronde__onnx_is_sizes(in);
+  if (KIND(in, TENSOR) || is_parameter) return ronde__onnx_gather_tensor(im, node);
   RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &from));
   RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &at));
   if (ronde__onnx_attr_int(node, "axis", 0)) return ronde__onnx_fail(im, node, "only axis 0 is supported");
@@ -489,7 +488,8 @@ ronde_status ronde__onnx_op_gather(ronde__onnx_import *im, const ronde__onnx_nod
 
 /* Of sizes: from one place to another. */
 ronde_status ronde__onnx_op_slice(ronde__onnx_import *im, const ronde__onnx_node *node) {
-  if (KIND(ronde__onnx_in(im, node, 0), TENSOR)) return ronde__onnx_slice_tensor(im, node);
+  const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
+  if (KIND(in, TENSOR) || (KIND(in, CONSTANT) && !ronde__onnx_is_sizes(in))) return ronde__onnx_slice_tensor(im, node);
   ronde__onnx_value from, place[4] = {{.n = 0}, {.n = 0}, {.n = 1, .size = {0}}, {.n = 1, .size = {1}}};
   RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &from));
   for (int i = 1; i <= 4; i++) /* starts, ends, axes, steps */

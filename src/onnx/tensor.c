@@ -185,7 +185,7 @@ bool ronde__onnx_read_integers(const Onnx__TensorProto *tensor, int max, int64_t
       memcpy(&narrow, tensor->raw_data.data + 4 * i, 4);
       values_out[i] = narrow;
     }
-    if (values_out[i] == RONDE__ONNX_BATCH) return false; /* it stands for something else here */
+    if (ronde__onnx_batches(values_out[i])) return false; /* it stands for something else here */
   }
   *n_out = (int)n;
   return true;

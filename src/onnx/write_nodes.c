@@ -193,7 +193,7 @@ static void write_layer_norm(ronde__onnx_writer *w, const ronde__node *node) {
 /* A vector that changes nothing, as the scale or bias of a normalisation without. */
 static const char *add_alike(ronde__onnx_writer *w, const ronde__node *node, const char *what, int64_t n, float value) {
   const char *y = out_name(w, node, 0), *name = ronde__onnx_text(w, "%s.%s", y ? y : "", what);
-  float *values = name ? ronde__onnx_add_fixed(w, node->label, name, 1, &n) : NULL;
+  float *values = name ? ronde__onnx_add_fixed(w, name, name, 1, &n) : NULL;
   for (int64_t i = 0; i < n && values; i++) values[i] = value;
   return name;
 }
@@ -493,7 +493,7 @@ static const char *add_factor(ronde__onnx_writer *w, const ronde__node *node, in
   for (int d = 0; d < rank; d++) perm[d] = d;
   perm[rank - 2] = rank - 1, perm[rank - 1] = rank - 2;
   const char *y = out_name(w, node, 0), *turned = ronde__onnx_text(w, "%s.turned%d", y ? y : "", i);
-  Onnx__NodeProto *to = ronde__onnx_add(w, "Transpose", node->label, turned);
+  Onnx__NodeProto *to = ronde__onnx_add(w, "Transpose", turned ? turned : node->label, turned);
   ronde__onnx_add_input(w, to, w->names[node->in[i]]);
   ronde__onnx_add_ints(w, to, "perm", rank, perm);
   return turned;
@@ -519,7 +519,7 @@ static void write_linear(ronde__onnx_writer *w, const ronde__node *node) {
   bool bias = node->n_params > 1;
   const char *turned = ronde__onnx_text(w, "%s.weight", y ? y : ""),
              *sum = bias ? ronde__onnx_text(w, "%s.product", y ? y : "") : y;
-  Onnx__NodeProto *turn = ronde__onnx_add(w, "Transpose", node->label, turned);
+  Onnx__NodeProto *turn = ronde__onnx_add(w, "Transpose", turned ? turned : node->label, turned);
   add_param(w, node, 0, turn);
   ronde__onnx_add_ints(w, turn, "perm", 2, perm);
   Onnx__NodeProto *to = ronde__onnx_add(w, "MatMul", node->label, sum);

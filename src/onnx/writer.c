@@ -53,12 +53,25 @@ static void *grow(ronde__onnx_writer *w, void *list, size_t n) {
 
 /* ---- nodes ---- */
 
+static bool is_named(const ronde__onnx_writer *w, const char *name) {
+  for (size_t i = 0; i < w->file.n_node; i++)
+    if (!strcmp(w->file.node[i]->name, name)) return true;
+  return false;
+}
+
+/* A name that no node has yet: what one node of the graph became may be several, and layers may share a label. */
+static char *name_of(ronde__onnx_writer *w, const char *label) {
+  char *name = ronde__onnx_text(w, "%s", label);
+  for (int i = 1; name && is_named(w, name); i++) name = ronde__onnx_text(w, "%s.%d", label, i);
+  return name;
+}
+
 Onnx__NodeProto *ronde__onnx_add(ronde__onnx_writer *w, const char *type, const char *label, const char *output) {
   Onnx__NodeProto *node = ronde__onnx_room(w, sizeof *node);
   if (!node) return NULL;
   onnx__node_proto__init(node);
   node->op_type = ronde__onnx_text(w, "%s", type);
-  node->name = ronde__onnx_text(w, "%s", label);
+  node->name = name_of(w, label);
   ronde__onnx_add_output(w, node, output);
   APPEND(w, w->file.node, w->file.n_node, node);
   return w->status == RONDE_OK ? node : NULL;

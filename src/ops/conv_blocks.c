@@ -90,6 +90,7 @@ typedef struct conv_blocks_job {
   const ronde__op_desc *desc;
   const conv_blocks_state *s;
   const ronde__op_call *call;
+  const float *turned; /* the weights, for the data gradient */
 } conv_blocks_job;
 
 /* The weights of an output block, where they are used once: a single run of pixels takes little longer to multiply than
@@ -119,7 +120,7 @@ static void conv_blocks_forward_part(void *arg, int thread, int n_threads) {
 }
 
 static ronde_status conv_blocks_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  conv_blocks_job j = {desc, state, call};
+  conv_blocks_job j = {.desc = desc, .s = state, .call = call};
   ronde__pool_run(call->pool, conv_blocks_forward_part, &j);
   return RONDE_OK;
 }
@@ -131,7 +132,7 @@ static void conv_blocks_data_part(void *arg, int thread, int n_threads) {
   ronde__thread_chunk(s->in_blocks * s->data.n_runs, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t ib = item / s->data.n_runs;
-    ronde__conv_run_sum(&s->data, &s->data.runs[item % s->data.n_runs], j->call->dout[0], j->call->work + ib * slab,
+    ronde__conv_run_sum(&s->data, &s->data.runs[item % s->data.n_runs], j->call->dout[0], j->turned + ib * slab,
                         j->call->din[0] + ib * s->in_block, j->call->accumulate_dinput[0]);
   }
 }
@@ -175,13 +176,13 @@ static void conv_blocks_weight_part(void *arg, int thread, int n_threads) {
 }
 
 void ronde__conv_blocks_weight_gradient(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  conv_blocks_job j = {desc, state, call};
+  conv_blocks_job j = {.desc = desc, .s = state, .call = call};
   ronde__pool_run(call->pool, conv_blocks_weight_part, &j);
 }
 
 void ronde__conv_blocks_data_gradient(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  conv_blocks_job j = {desc, state, call};
-  ronde__weight_transpose_taps(desc, &desc->param[0], j.s->live, call->param[0], call->work, call->pool);
+  conv_blocks_job j = {.desc = desc, .s = state, .call = call};
+  j.turned = ronde__weight_turned(desc, j.s->live, call, call->work);
   ronde__pool_run(call->pool, conv_blocks_data_part, &j);
 }
 
@@ -211,6 +212,7 @@ const ronde__form ronde__conv_blocks = {
     .work_elems = conv_blocks_work_elems,
     .forward = conv_blocks_forward,
     .backward = conv_blocks_backward,
+    .turns_weight = true,
     .implementation = conv_blocks_implementation,
     .executed_flops = ronde__conv_executed_flops,
 };

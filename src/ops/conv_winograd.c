@@ -251,8 +251,7 @@ static void data_gradient(const ronde__op_desc *desc, const conv_winograd_state 
     ronde__conv_blocks_data_gradient(desc, s->taps, call);
     return;
   }
-  float *transposed = call->work + s->data.elems;
-  ronde__weight_transpose_blocks(desc, &desc->param[0], call->param[0], transposed, call->pool);
+  const float *transposed = ronde__weight_turned(desc, NULL, call, call->work + s->data.elems);
   conv_winograd_run_pass((conv_winograd_job){.desc = desc,
                                              .call = call,
                                              .pass = &s->data,
@@ -297,6 +296,7 @@ const ronde__form ronde__conv_winograd = {
     .work_elems = conv_winograd_work_elems,
     .forward = conv_winograd_forward,
     .backward = conv_winograd_backward,
+    .turns_weight = true,
     .implementation = conv_winograd_implementation,
     .executed_flops = conv_winograd_executed_flops,
 };

@@ -5,6 +5,7 @@
 
 #include "base/rng.h"
 #include "ops/gemm_list.h"
+#include "ops/shares.h"
 
 #include <math.h>
 #include <string.h>
@@ -33,7 +34,9 @@ static void drop_example(const dropout_job *j, int64_t n) {
   float p = j->desc->attr.probability, factor = 1 / (1 - p);
   uint32_t threshold = (uint32_t)lrint(p * 4294967296.0 < 4294967295.0 ? p * 4294967296.0 : 4294967295.0);
   int64_t pixels = x->h * x->w, elems = x->c * pixels, before = j->desc->first_channel * pixels;
-  uint64_t stream = RONDE__STREAM_DROPOUT | (uint64_t)j->desc->layer, example = (uint64_t)(call->first_example + n);
+  uint64_t stream = RONDE__STREAM_DROPOUT | (uint64_t)j->desc->layer,
+           example =
+               (uint64_t)(call->first_example + (j->desc->turn.peers ? ronde__turn_example(&j->desc->turn, n) : n));
   uint32_t random[4];
   ronde__philox(call->seed, stream, call->step, random);
   uint64_t key = (uint64_t)random[0] << 32 | random[1];

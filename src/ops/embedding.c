@@ -1,5 +1,6 @@
 /* Rows of a table by token numbers: y [...][F] = weight [x [...]]. The gradient of a row is the sum over the places where it
  * was met, in their order and in f64, whatever the number of threads; rows that were not met have a gradient of zero.
+ * A table that is shared with a linear layer lies as that layer wants it, so that the features of a row are some floats apart.
  * Legend: V rows, F features, P places (examples times tokens of an example). */
 #include "ops/elementwise.h"
 #include "ops/gemm_list.h"
@@ -35,6 +36,9 @@ static void embedding_layouts(ronde__op_desc *desc, const ronde__shape *in, cons
 
 static int64_t places_of(const ronde__op_desc *desc) { return ronde__phys_elems(&desc->in[0]); }
 
+/* Of neighbouring features of a row. */
+static int64_t step_of(const ronde__weight_layout *w) { return w->form == RONDE__PLAIN ? 1 : w->block_o; }
+
 typedef struct embedding_job {
   const ronde__op_desc *desc;
   const ronde__op_call *call;
@@ -46,11 +50,16 @@ static const int32_t *tokens_of(const ronde__op_call *call) { return (const int3
 
 static void forward_part(void *arg, int thread, int n_threads) {
   const embedding_job *j = arg;
-  int64_t f = j->desc->attr.out_channels, begin, end;
+  const ronde__weight_layout *w = &j->desc->param[0];
+  int64_t f = j->desc->attr.out_channels, step = step_of(w), begin, end;
   const int32_t *x = tokens_of(j->call);
   ronde__thread_chunk(places_of(j->desc), thread, n_threads, &begin, &end);
-  for (int64_t p = begin; p < end; p++)
-    memcpy(j->call->out[0] + p * f, j->call->param[0] + x[p] * f, (size_t)f * sizeof(float));
+  for (int64_t p = begin; p < end; p++) {
+    const float *row = j->call->param[0] + ronde__weight_index(w, x[p], 0, 0);
+    float *y = j->call->out[0] + p * f;
+    if (step == 1) memcpy(y, row, (size_t)f * sizeof *y);
+    for (int64_t i = 0; i < f && step > 1; i++) y[i] = row[i * step];
+  }
 }
 
 static ronde_status embedding_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
@@ -84,11 +93,12 @@ static void sort_places(const ronde__op_desc *desc, const ronde__op_call *call, 
 static void sum_row(const embedding_job *j, int64_t row) {
   enum { CHUNK = 256 };
   const ronde__op_call *call = j->call;
-  int64_t f = j->desc->attr.out_channels;
-  float *dw = call->dparam[0] + row * f;
+  const ronde__weight_layout *w = &j->desc->param[0];
+  int64_t f = j->desc->attr.out_channels, step = step_of(w);
+  float *dw = call->dparam[0] + ronde__weight_index(w, row, 0, 0);
   bool adds = call->accumulate_dparam[0];
   if (j->first[row] == j->first[row + 1]) {
-    if (!adds) memset(dw, 0, (size_t)f * sizeof *dw);
+    for (int64_t i = 0; i < f && !adds; i++) dw[i * step] = 0;
     return;
   }
   for (int64_t at = 0; at < f; at += CHUNK) {
@@ -98,7 +108,10 @@ static void sum_row(const embedding_job *j, int64_t row) {
       const float *dy = call->dout[0] + j->order[p] * f + at;
       for (int64_t i = 0; i < m; i++) sums[i] += (double)dy[i];
     }
-    for (int64_t i = 0; i < m; i++) dw[at + i] = (float)(sums[i] + (adds ? (double)dw[at + i] : 0));
+    for (int64_t i = 0; i < m; i++) {
+      float *to = dw + (at + i) * step;
+      *to = (float)(sums[i] + (adds ? (double)*to : 0));
+    }
   }
 }
 
@@ -116,7 +129,10 @@ static void backward_part(void *arg, int thread, int n_threads) {
 static ronde_status embedding_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   int32_t *first = (int32_t *)(void *)call->work, *order = first + desc->attr.vocabulary + 1;
   embedding_job j = {desc, call, first, order};
+  size_t elems = (size_t)ronde__weight_elems(&desc->param[0]);
   if (!call->dparam[0]) return RONDE_OK;
+  if (step_of(&desc->param[0]) > 1 && !call->accumulate_dparam[0]) /* with what fills up its blocks */
+    memset(call->dparam[0], 0, elems * sizeof(float));
   sort_places(desc, call, first, order);
   ronde__pool_run(call->pool, backward_part, &j);
   return RONDE_OK;
@@ -138,5 +154,6 @@ const ronde__op ronde__op_embedding = {
     .layouts = embedding_layouts,
     .backward_reads = {.in = 1},
     .tokens = 1,
+    .any_weights = true,
     .forms = (const ronde__form *const[]){&embedding_form, NULL},
 };

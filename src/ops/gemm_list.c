@@ -73,3 +73,11 @@ void ronde__weight_transpose_taps(const ronde__op_desc *desc, const ronde__weigh
   transpose_job job = {desc, layout, live, packed, transposed};
   ronde__pool_run(pool, transpose_part, &job);
 }
+
+const float *ronde__weight_turned(const ronde__op_desc *desc, const bool *live, const ronde__op_call *call,
+                                  float *scratch) {
+  float *to = call->turned ? call->turned : scratch;
+  if (!call->turned || !call->is_turned)
+    ronde__weight_transpose_taps(desc, &desc->param[0], live, call->param[0], to, call->pool);
+  return to;
+}

@@ -48,6 +48,9 @@ void ronde__weight_transpose_blocks(const ronde__op_desc *desc, const ronde__wei
 /* The same of the live taps, [T]; the others are left as they are. */
 void ronde__weight_transpose_taps(const ronde__op_desc *desc, const ronde__weight_layout *layout, const bool *live,
                                   const float *packed, float *transposed, ronde__pool *pool);
+/* The same of the weight of an op, param[0], from where the call keeps it, or there, or in scratch where it keeps nothing. */
+const float *ronde__weight_turned(const ronde__op_desc *desc, const bool *live, const ronde__op_call *call,
+                                  float *scratch);
 
 /* The calling thread's items [*begin_out, *end_out) of n. */
 static inline void ronde__thread_chunk(int64_t n, int thread, int n_threads, int64_t *begin_out, int64_t *end_out) {

@@ -172,7 +172,10 @@ typedef struct ronde__neighbours {
   ronde_status (*send)(void *user, ronde__side side, int message, const float *x, size_t n, void **under_way_out);
   /* Waits until x [n] is there. */
   ronde_status (*receive)(void *user, ronde__side side, int message, float *x, size_t n);
-  /* Waits until it has been sent; it is NULL then, and where it was NULL before. */
+  /* Begins to receive x [n], which must be left alone until wait() or cancel(). Messages of one number come into what was
+   * asked for first. */
+  ronde_status (*expect)(void *user, ronde__side side, int message, float *x, size_t n, void **under_way_out);
+  /* Waits until it has been sent, or received; it is NULL then, and where it was NULL before. */
   ronde_status (*wait)(void *user, void **under_way);
   void (*cancel)(void *user, void **under_way); /* the same without waiting: for giving up */
   void *user;
@@ -184,15 +187,37 @@ typedef struct ronde__parcel {
   size_t n;
 } ronde__parcel;
 
-/* How ops of a layer that is split over ranks (split.h) hand each other what they have; called within forward and
- * backward, by their thread, by all ranks in the same order. */
+/* In which turns the examples of all ranks go through split layers (Krizhevsky, "One weird trick for parallelizing
+ * convolutional neural networks", 2014, section 4): all at once; a rank's in each turn; of each rank an equal part in
+ * each turn. There are as many turns as ranks. */
+typedef enum ronde__turn_scheme { RONDE__TURNS_A, RONDE__TURNS_B, RONDE__TURNS_C } ronde__turn_scheme;
+
+/* How ops of a layer that is split over ranks (shares.h) hand each other what they have; called within forward and
+ * backward, by their thread, by all ranks in the same order. Whoever fails has logged why. */
 typedef struct ronde__peers {
   int rank, size;
-  /* Sends to[r] to each other rank r and receives from[r] of it, [size] each; the rank's own parcels are left alone.
-   * Blocks until all of it is done. Whoever fails has logged why. */
-  ronde_status (*exchange)(void *user, bool backward, const ronde__parcel *to, const ronde__parcel *from);
+  ronde__turn_scheme scheme;
+  /* Begins to send to[r] to each other rank r and to receive from[r] of it, [size] each; the rank's own parcels are left
+   * alone. What they hold must stay until end() or cancel() has been called with what is under way. */
+  ronde_status (*begin)(void *user, bool backward, const ronde__parcel *to, const ronde__parcel *from,
+                        void **under_way_out);
+  /* Blocks until all of it is done, in the order in which they were begun; it is NULL then. */
+  ronde_status (*end)(void *user, void **under_way);
+  void (*cancel)(void *user, void **under_way); /* for giving up: no exchange may begin any more */
   void *user;
 } ronde__peers;
+
+/* The examples that a step around split layers is of. */
+enum { RONDE__ALL_TURNS = -1 };
+typedef struct ronde__turn {
+  const ronde__peers *peers; /* NULL: it is no such step */
+  int64_t n_all;             /* examples of all ranks, in all turns */
+  int number;                /* RONDE__ALL_TURNS: all of them, turn behind turn */
+} ronde__turn;
+
+/* What a rank has of a value around split layers: all of its own examples, its own features of the turn's examples, or all
+ * of these. */
+typedef enum ronde__spread { RONDE__EXAMPLES, RONDE__FEATURES, RONDE__WHOLE } ronde__spread;
 
 /* What the plan decided about one op for one batch size. */
 typedef struct ronde__op_desc {
@@ -211,7 +236,8 @@ typedef struct ronde__op_desc {
   int threads;
   const ronde__neighbours *neighbours; /* of a send or receive, */
   int message;                         /* and its number; else NULL */
-  const ronde__peers *peers;           /* of an op between ranks that split a layer; else NULL */
+  ronde__turn turn;                    /* around split layers */
+  ronde__spread from, to;              /* of an exchange (exchange.c) */
   int64_t first_channel;               /* dropout: of the layer's channels, the first one of in[0] */
 } ronde__op_desc;
 
@@ -270,7 +296,11 @@ typedef struct ronde__op_call {
   int64_t *n_correct;       /* are added here; n_correct is untouched where there are no classes */
   double *partial;          /* [partial_elems] of a synchronised op: its own contribution, */
   ronde__partials partials; /* and everybody's */
-  void **under_way;         /* the pass's, of what this op has begun to send: from forward, or backward, on */
+  void **under_way;         /* the pass's, of what this op has begun to send: from forward, or backward, on; */
+  void **coming;            /* and of what it has begun to receive */
+  bool expected;            /* forward: a receive is `coming` already */
+  float *turned;            /* [param[0]], of a form that turns_weight: where it is to be kept; NULL: nowhere */
+  bool is_turned;           /* it is there, of the same weight */
   ronde__pool *pool;
 } ronde__op_call;
 
@@ -307,6 +337,7 @@ struct ronde__form {
   ronde_status (*contribute)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call, bool backward);
   ronde_status (*absorb)(const ronde__op_desc *desc, const ronde__op_call *call);
   bool gives_pieces; /* knows desc.in_pieces */
+  bool turns_weight; /* backward reads param[0] with each block transposed, and can keep that (call.turned) */
   /* For the per-op table, behind the form's name: the GEMM or the instruction set. */
   const char *(*implementation)(const ronde__op_desc *desc, const void *state);
   /* Executed operations of a call, taps in the padding left out. NULL: 0. */
@@ -344,6 +375,7 @@ typedef struct ronde__op {
   unsigned tokens;                /* bit i: input i is token numbers, int32; no other op takes these, */
   bool any_input;                 /* but one that does not read what its input holds */
   bool takes_rows;                /* inputs that have rows of examples for examples too (tensor.h) */
+  bool any_weights;               /* its parameters may lie as a layer that shares them wants */
   bool is_view;                   /* out[0] is in[0] under another shape: no work, no memory */
   bool is_loss, wants_labels;     /* input 1 is the target: class labels, or values */
   /* Whether tap t of param[0] meets nothing but padding: its gradient is zero, whatever the examples. NULL: no tap does. */
@@ -364,6 +396,6 @@ extern const ronde__op *const ronde__ops[RONDE__N_OPS];
 /* Put into plans, at the ends of a stage and around layers that are split; no graph records them, so they are not in the
  * list. */
 extern const ronde__op ronde__op_send, ronde__op_receive;
-extern const ronde__op ronde__op_gather_examples, ronde__op_gather_features, ronde__op_own_examples;
+extern const ronde__op ronde__op_exchange_begin, ronde__op_exchange_end, ronde__op_linear_weights;
 
 #endif

@@ -1,7 +1,9 @@
-/* A value that the stage in front computes: forward receives it, backward sends its gradient. */
+/* A value that the stage in front computes: forward receives it, or waits for it where it was expected
+ * before; backward sends its gradient. */
 #include "ops/op.h"
 
 static ronde_status receive_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  if (call->expected) return desc->neighbours->wait(desc->neighbours->user, call->coming);
   return desc->neighbours->receive(desc->neighbours->user, RONDE__IN_FRONT, desc->message, call->out[0],
                                    (size_t)ronde__phys_elems(&desc->out[0]));
 }

@@ -1,7 +1,5 @@
-/* What the ops around a split layer share: the parts of a value, and parcels between ranks. */
+/* What the steps around a split layer share: the parts of a value, and turns. */
 #include "ops/shares.h"
-
-#include "ops/gemm_list.h"
 
 #include <string.h>
 
@@ -12,6 +10,40 @@ ronde__phys ronde__share_of_features(const ronde__peers *peers, const ronde__phy
   share.c = end > begin ? end - begin : 0;
   return share;
 }
+
+/* ---- turns ---- */
+
+int ronde__n_turns(const ronde__peers *peers) { return peers->scheme == RONDE__TURNS_A ? 1 : peers->size; }
+
+/* Of a rank's examples, those that earlier turns have had. */
+static int64_t had_before(const ronde__turn *turn, int rank, int number) {
+  int64_t n = ronde__share_of(turn->peers, turn->n_all, rank);
+  switch (turn->peers->scheme) {
+  case RONDE__TURNS_A: return number > 0 ? n : 0;
+  case RONDE__TURNS_B: return number > rank ? n : 0;
+  default: return ronde__share_begin(turn->peers, n, number);
+  }
+}
+
+int64_t ronde__turn_first(const ronde__turn *turn, int rank) { return had_before(turn, rank, turn->number); }
+
+int64_t ronde__turn_share(const ronde__turn *turn, int rank) {
+  return had_before(turn, rank, turn->number + 1) - had_before(turn, rank, turn->number);
+}
+
+int64_t ronde__turn_row(const ronde__turn *turn, int rank) {
+  int64_t rows = 0;
+  for (int r = 0; r < rank; r++) rows += ronde__turn_share(turn, r);
+  return rows;
+}
+
+int64_t ronde__turn_example(const ronde__turn *turn, int64_t row) {
+  int rank = 0;
+  for (int64_t n; row >= (n = ronde__turn_share(turn, rank)); rank++) row -= n;
+  return ronde__share_begin(turn->peers, turn->n_all, rank) + ronde__turn_first(turn, rank) + row;
+}
+
+/* ---- rows ---- */
 
 ronde__rows ronde__rows_of(const ronde__phys *x) {
   int64_t pixels = x->h * x->w;
@@ -30,25 +62,4 @@ void ronde__rows_copy(const ronde__op_desc *desc, ronde__rows rows, const ronde_
     if (accumulate) desc->compute.kernels->add(to, from, to, n);
     else memcpy(to, from, (size_t)n * sizeof *to);
   }
-}
-
-ronde_status ronde__parcels_prepare(const ronde__op_desc *desc, void **state_out) {
-  size_t n = (size_t)desc->peers->size;
-  ronde__parcels *p;
-  RONDE__ALLOC(p, sizeof *p + 2 * n * sizeof *p->to, "split layer");
-  p->to = (ronde__parcel *)(p + 1);
-  p->from = p->to + n;
-  *state_out = p;
-  return RONDE_OK;
-}
-
-void ronde__parcels_release(const ronde__op_desc *desc, void *state) { ronde__free(state); }
-
-ronde_status ronde__parcels_exchange(const ronde__op_desc *desc, const ronde__parcels *parcels, bool backward) {
-  return desc->peers->exchange(desc->peers->user, backward, parcels->to, parcels->from);
-}
-
-void ronde__parcels_add(const ronde__op_desc *desc, const ronde__parcels *parcels, float *y, size_t n) {
-  for (int r = 0; r < desc->peers->size && n > 0; r++)
-    if (r != desc->peers->rank) desc->compute.kernels->add(y, parcels->from[r].at, y, (int64_t)n);
 }

@@ -14,12 +14,16 @@
 
 /* ---- gathering ------------------------------------------------------------------------------------------------- */
 
+/* ISO 8601, UTC. */
+static void tell_time(time_t at, char text[32]) {
+  struct tm utc;
+  strftime(text, 32, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&at, &utc));
+}
+
 void ronde__record_begin(ronde__record *record) {
   *record = (ronde__record){.setup_s = NAN, .wall_s = NAN, .cpu_s = NAN, .peak_rss_bytes = -1};
   record->model.executed_flops_per_example = -1;
-  time_t now = time(NULL);
-  struct tm utc;
-  strftime(record->started_at, sizeof record->started_at, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+  tell_time(time(NULL), record->started_at);
   ronde__energy_begin(&record->energy, NULL);
 }
 
@@ -279,6 +283,23 @@ static json_t *restarts_json(const char *text, int64_t resumed_step) {
   return json;
 }
 
+static json_t *losses_json(const ronde__record *record) {
+  json_t *list = json_array();
+  for (int i = 0; i < record->n_losses; i++) {
+    const ronde__record_loss *loss = &record->losses[i];
+    json_t *json = json_object();
+    char at[32];
+    record_put(json, "rank", record_count(loss->rank));
+    record_put(json, "host", record_text(loss->host));
+    record_put(json, "step", record_count(loss->step));
+    record_put(json, "after_s", record_real(loss->after_s));
+    if (isfinite(loss->ago_s)) tell_time(time(NULL) - llround(loss->ago_s), at);
+    record_put(json, "at", isfinite(loss->ago_s) ? json_string(at) : json_null());
+    json_array_append_new(list, json);
+  }
+  return list;
+}
+
 static json_t *resumed_json(const ronde__record_resumed *resumed) {
   if (!resumed->file) return json_null();
   json_t *json = json_object();
@@ -394,6 +415,7 @@ ronde_status ronde__record_json(const ronde__record *record, char **json_out) {
   record_put(json, "communication", communication_json(&record->communication));
   record_put(json, "resumed_from", resumed_json(&record->resumed));
   record_put(json, "restarts", restarts_json(record->restarts, record->resumed.file ? record->resumed.step : 0));
+  record_put(json, "lost_workers", losses_json(record));
   record_put(json, "checkpoints", checkpoints_json(&record->checkpoints));
   record_put(json, "totals", totals_json(record));
   record_put(json, "result", record_result_json(record));

@@ -108,6 +108,15 @@ typedef struct ronde__record_checkpoints {
   double copy_s, write_s;            /* of all: what training waited for; what the writer took beside it */
 } ronde__record_checkpoints;
 
+/* A worker that was lost. */
+typedef struct ronde__record_loss {
+  int rank;
+  const char *host;
+  int64_t step;   /* the last that it was known to have begun; 0: none */
+  double after_s; /* from the run's first step to the loss, */
+  double ago_s;   /* and since then; NAN: in virtual time */
+} ronde__record_loss;
+
 /* A run. Begin clears it and notes the time. Then fill in what is known; texts are borrowed until _end. */
 typedef struct ronde__record {
   ronde_status status; /* OK: completed, E_CANCELLED: interrupted, else failed */
@@ -127,7 +136,9 @@ typedef struct ronde__record {
   int n_ops;
   ronde__record_communication communication;
   ronde__record_resumed resumed;
-  const char *restarts; /* a JSON array; NULL: there were none */
+  const char *restarts;             /* a JSON array; NULL: there were none */
+  const ronde__record_loss *losses; /* [n_losses]: without whom the others have gone on */
+  int n_losses;
   ronde__record_checkpoints checkpoints;
   double wall_s, cpu_s; /* of the run, set-up and evaluation included */
   int64_t peak_rss_bytes;

@@ -54,6 +54,8 @@ static bool has_window(const ronde__job *job, const ronde_graph *graph) {
   return ronde__data_has_window(job->options->data);
 }
 
+static bool has_mask(const ronde__job *job, const ronde_graph *graph) { return job->options->mask > 0; }
+
 static bool has_columns(const ronde__job *job, const ronde_graph *graph) {
   return ronde__data_is_of_columns(job->options->data);
 }
@@ -68,6 +70,7 @@ static bool has_workers(const ronde__job *job, const ronde_graph *graph) { retur
 static bool has_parts(const ronde__job *job, const ronde_graph *graph) {
   return !ronde__strategy_reads_whole(job->strategy);
 }
+static bool has_losses(const ronde__job *job, const ronde_graph *graph) { return job->mpi || job->sim; }
 static bool has_ranks(const ronde__job *job, const ronde_graph *graph) { return !ronde__roles_alone(&job->roles); }
 
 /* ---- known with the data ---- */
@@ -116,7 +119,9 @@ static const struct {
     [RONDE__NEED_IMAGE_FILES] = {RONDE__KNOWN_OPTIONS, has_image_files},
     [RONDE__NEED_WORKERS] = {RONDE__KNOWN_RANKS, has_workers},
     [RONDE__NEED_PARTS] = {RONDE__KNOWN_RANKS, has_parts},
+    [RONDE__NEED_LOSSES] = {RONDE__KNOWN_RANKS, has_losses},
     [RONDE__NEED_RANKS] = {RONDE__KNOWN_RANKS, has_ranks},
+    [RONDE__NEED_MASK] = {RONDE__KNOWN_OPTIONS, has_mask},
     [RONDE__NEED_TESTS] = {RONDE__KNOWN_DATA, has_tests},
     [RONDE__NEED_CLASSES] = {RONDE__KNOWN_DATA, has_classes},
     [RONDE__NEED_VALUES] = {RONDE__KNOWN_NETWORK, has_values},

@@ -67,7 +67,7 @@ static ronde_status targets_from_file(ronde__job *job) {
   return option_from_file(job, "huber-delta");
 }
 
-/* What it was trained to read, where that is tokens; a text is cut as it was. */
+/* What it was trained to read, where that is tokens; a text is cut, and tokens are hidden, as they were. */
 static ronde_status tokens_from_file(ronde__job *job, const char *shape) {
   const char *vocabulary = ronde__safetensors_meta(job->weights, "vocabulary");
   char *end;
@@ -76,7 +76,10 @@ static ronde_status tokens_from_file(ronde__job *job, const char *shape) {
   if (*end || job->vocabulary < 1 || job->vocabulary > INT32_MAX)
     return ronde__fail(RONDE_E_INPUT, "%s: metadata vocabulary makes no sense: %s", job->weights_path,
                        RONDE__SHOWN(vocabulary));
-  bool cuts = job->config->verb == RONDE__VERB_EVAL && !ronde_config_is_given(job->config, "window");
+  bool evaluates = job->config->verb == RONDE__VERB_EVAL;
+  if (evaluates && !ronde_config_is_given(job->config, "mask")) RONDE_TRY(option_from_file(job, "mask"));
+  if (!ronde_config_is_given(job->config, "mask-token")) RONDE_TRY(option_from_file(job, "mask-token"));
+  bool cuts = evaluates && !ronde_config_is_given(job->config, "window");
   if (cuts && shape && ronde__data_has_window(job->options->data)) {
     const ronde__option *option = ronde__option_find(RONDE__VERB_TRAIN, "window");
     return ronde__option_set(option, &job->config->options, shape, job->weights_path);
@@ -169,6 +172,22 @@ static ronde__columns_options choose_columns(const ronde__job *job) {
                                   .known = known,
                                   .source = job->weights_path,
                                   .renames = job->config->verb == RONDE__VERB_EVAL};
+}
+
+/* Before data and network: probabilities that are the network's own. */
+static void settle_own(ronde__job *job) {
+  ronde__options *o = &job->config->options;
+  if (!job->model) o->dropout = 0;
+  else if (o->dropout < 0) o->dropout = job->model->dropout;
+  if (o->mask < 0) o->mask = job->model ? (double)job->model->mask : 0;
+}
+
+static ronde_status mask_data(ronde__job *job) {
+  ronde__options *o = &job->config->options;
+  if (o->mask == 0) return RONDE_OK;
+  RONDE_TRY(ronde__data_mask(job->data, o->mask, o->mask_token, o->classes, (uint64_t)o->seed));
+  o->mask_token = job->data->masking.token;
+  return RONDE_OK;
 }
 
 static ronde_status open_data(ronde__job *job) {
@@ -437,13 +456,13 @@ static ronde_status resolve(ronde__job *job) {
   RONDE_TRY(ronde__config_resize(job->options, job->resize));
   RONDE_TRY(find_model(job));
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__settle_optimizer(job));
+  settle_own(job);
   RONDE_TRY(ronde__check_effects(job, RONDE__KNOWN_OPTIONS, NULL));
-  if (!job->model) job->config->options.dropout = 0;
-  else if (job->options->dropout < 0) job->config->options.dropout = job->model->dropout;
   if (verb != RONDE__VERB_INIT && verb != RONDE__VERB_EXPORT) RONDE_TRY(ronde__set_up_world(job));
   bool has_data = verb == RONDE__VERB_TRAIN || verb == RONDE__VERB_EVAL || job->options->data || job->hooks.source;
   if (has_data) {
     RONDE_TRY(open_data(job));
+    RONDE_TRY(mask_data(job));
     RONDE_TRY(ronde__set_up_classes(job));
     shape_from_data(job);
     if (verb == RONDE__VERB_EVAL) RONDE_TRY(ronde__check_input(job));
@@ -515,6 +534,7 @@ void ronde__job_destroy(ronde__job *job) {
   ronde__free(job->sim_host_of);
   ronde__free(job->stages);
   ronde__free(job->split);
+  ronde__free(job->may_lose);
   ronde__free(job->memory);
   ronde__free(job->rooms);
   ronde__spans_destroy(job->stage_costs);

@@ -52,6 +52,8 @@ ronde_status ronde__settle_strategy(ronde__job *job);
 ronde_status ronde__set_up_world(ronde__job *job);
 /* setup_sim.c: the simulated cluster of --transport sim, and what it replays; with the ranks known. */
 ronde_status ronde__set_up_sim(ronde__job *job);
+/* setup_losses.c: --on-loss, with the ranks known. */
+ronde_status ronde__set_up_losses(ronde__job *job);
 /* RONDE_E_USAGE where the replayed spans are of another network or batch. */
 ronde_status ronde__check_spans(const ronde__job *job, const ronde_graph *graph);
 /* Whether spans of a file that an option names are of the job's network. */

@@ -271,6 +271,14 @@ static ronde_status propose(const ronde__job *job, const ronde_graph *graph, con
 
 /* ---- what is said ---- */
 
+/* The one that splits layers over workers; each still keeps all of their parameters. */
+static const char *splitting_strategy(void) {
+  const ronde__strategy *s;
+  int i = 0;
+  while ((s = ronde__strategy_at(i)) && !s->split) i++;
+  return s ? s->name : "";
+}
+
 static void say_proposal(const ronde__job *job, const lack *l, const proposal *p, char *text, size_t bytes) {
   const char *where = l->is_users || job->mpi  ? ""
                       : is_of_process(l->kind) ? ", each a process (--transport mpi)"
@@ -281,8 +289,10 @@ static void say_proposal(const ronde__job *job, const lack *l, const proposal *p
              p->strategy->name, p->n_stages, p->micro_batches, p->bytes, where);
   else if (*p->too_large)
     snprintf(text, bytes,
-             "; the parameters of %s alone need %" PRId64 " bytes, more than a stage of any pipeline may have",
-             p->too_large, p->layer_bytes);
+             "; the parameters of %s alone need %" PRId64
+             " bytes, more than a stage of any pipeline may have (--strategy %s splits what such a layer computes, but "
+             "leaves each worker all of its parameters)",
+             p->too_large, p->layer_bytes, splitting_strategy());
   else snprintf(text, bytes, "; no pipeline fits either: use a smaller --batch or --local-batch, or more memory");
 }
 
@@ -306,11 +316,23 @@ static ronde_status refuse(const ronde__job *job, const ronde_graph *graph, cons
                      m->activations, m->loader, m->exchange, m->checkpoint, program, more);
 }
 
+/* Where a step sums the gradients of several batches, of the same weights. */
+static bool may_keep_turned(const ronde__job *job) {
+  return job->strategy && job->strategy->equals_one && job->options->exec != RONDE__EXEC_EAGER && !job->spans &&
+         job->micro_batches * job->options->accumulate > 1;
+}
+
 ronde_status ronde__check_memory(ronde__job *job, const ronde_graph *graph) {
   if (!job->mpi) RONDE_TRY(ronde__find_rooms(job));
   RONDE__ALLOC(job->memory, (size_t)job->roles.n_ranks * sizeof *job->memory, "ranks");
+  job->keeps_turned = may_keep_turned(job);
   RONDE_TRY(ronde__job_memory(job, graph, job->memory));
   lack worst = find_lack(job);
+  if (worst.bytes > 0 && job->keeps_turned) {
+    job->keeps_turned = false;
+    RONDE_TRY(ronde__job_memory(job, graph, job->memory));
+    worst = find_lack(job);
+  }
   if (worst.bytes <= 0) return RONDE_OK;
   /* All processes see it; one says it. */
   return job->mpi && job->mpi->rank != 0 ? RONDE_E_MEMORY : refuse(job, graph, &worst);

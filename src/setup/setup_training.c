@@ -85,11 +85,16 @@ static ronde_status resolve_steps(ronde__job *job) {
   ronde__sampler_options sampler = {source->n_examples[RONDE_SPLIT_TRAIN],
                                     o->repeat,
                                     o->val_split,
+                                    o->train_examples,
                                     o->batch,
                                     o->shuffle,
                                     o->drop_last,
                                     (uint64_t)o->seed,
                                     NULL};
+  if (o->train_examples && o->val_split > 0)
+    return ronde__fail(RONDE_E_USAGE,
+                       "--train-examples and --val-split both say how many examples are trained on: give "
+                       "only one of the two");
   if (sampler.n_train == 0 && source->n_examples[RONDE_SPLIT_TEST] > 0)
     return ronde__fail(RONDE_E_INPUT, "%s: there are %s examples, but none to train on", ronde__job_data_name(job),
                        job->data->test_is_val ? "validation" : "test");

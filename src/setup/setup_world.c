@@ -95,6 +95,13 @@ int ronde_config_server_ranks(const ronde_config *config) {
   return strategy && strategy->extra_ranks ? strategy->extra_ranks(&settings) : 0;
 }
 
+bool ronde_config_goes_on(const ronde_config *config) {
+  const ronde__options *o = ronde__config_options(config);
+  const ronde__strategy *strategy = config->verb == RONDE__VERB_TRAIN ? find_strategy(config) : NULL;
+  bool may = o->on_loss == RONDE__ON_LOSS_AUTO || o->on_loss == RONDE__ON_LOSS_CONTINUE;
+  return may && strategy && strategy->goes_on;
+}
+
 bool ronde_config_understands(const ronde_config *config, const char *name, const char *option) {
   const ronde__options *o = ronde__config_options(config);
   ronde__strategy_settings plain = {0};
@@ -216,6 +223,7 @@ ronde_status ronde__set_up_world(ronde__job *job) {
   RONDE_TRY(ronde__set_up_choices(job));
   RONDE_TRY(resolve_collective(job));
   RONDE_TRY(ronde__check_effects(job, RONDE__KNOWN_RANKS, NULL));
+  RONDE_TRY(ronde__set_up_losses(job));
   if (o->sync_bn && o->exec == RONDE__EXEC_EAGER)
     return ronde__fail(RONDE_E_USAGE,
                        "--sync-bn needs --exec graph: eager workers may not all reach the same normalisation layers");

@@ -221,6 +221,15 @@ static void describe_targets(const ronde__job *job, ronde__weights_notes *notes)
     meta[notes->n++] = (ronde__file_meta){"huber-delta", ronde_config_get(job->config, "huber-delta")};
 }
 
+/* Hidden tokens, of training: eval hides as many. */
+static void describe_masks(const ronde__job *job, ronde__weights_notes *notes) {
+  if (!job->data || job->config->verb != RONDE__VERB_TRAIN) return;
+  snprintf(notes->mask, sizeof notes->mask, "%g", job->options->mask);
+  snprintf(notes->mask_token, sizeof notes->mask_token, "%" PRId64, job->options->mask_token);
+  notes->meta[notes->n++] = (ronde__file_meta){"mask", notes->mask};
+  if (job->options->mask > 0) notes->meta[notes->n++] = (ronde__file_meta){"mask-token", notes->mask_token};
+}
+
 void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes) {
   ronde__file_meta *meta = notes->meta;
   meta[0] = (ronde__file_meta){"format", "pt"};
@@ -240,6 +249,7 @@ void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes)
   if (job->vocabulary) {
     snprintf(notes->vocabulary, sizeof notes->vocabulary, "%" PRId64, job->vocabulary);
     meta[notes->n++] = (ronde__file_meta){"vocabulary", notes->vocabulary};
+    describe_masks(job, notes);
   }
   if (job->more.n) {
     ronde__more_inputs_text(&job->more, notes->more_inputs, sizeof notes->more_inputs);

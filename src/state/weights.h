@@ -30,10 +30,10 @@ void ronde__weights_load(ronde__net *net, const ronde__safetensors *file, bool n
 ronde_status ronde__weights_save(ronde__net *net, ronde__parts *parts, const char *path, const ronde__job *job);
 /* What a file of weights says of itself. */
 typedef struct ronde__weights_notes {
-  ronde__file_meta meta[19]; /* [n], and room for one more */
+  ronde__file_meta meta[21]; /* [n], and room for one more */
   int n;
   char *class_names, *split, *columns; /* owned */
-  char shape[96], classes[24], targets[24], vocabulary[24];
+  char shape[96], classes[24], targets[24], vocabulary[24], mask[24], mask_token[24];
   char more_inputs[(RONDE_MAX_INPUTS - 1) * 192];
   char mean[16 * RONDE__NORMALIZED_MAX], deviation[16 * RONDE__NORMALIZED_MAX];
 } ronde__weights_notes;

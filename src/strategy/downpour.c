@@ -296,6 +296,7 @@ const ronde__strategy ronde__strategy_downpour = {
     .check = ronde__ps_check,
     .min_workers = 1,
     .asynchronous = true,
+    .goes_on = true,
     .optimizer = "adagrad",
     .meets_to_save = "--strategy downpour",
     .keeps_workers = "every worker makes its own updates",

@@ -118,7 +118,10 @@ static ronde_status create(ronde__worker *worker, const ronde__strategy_settings
 
 /* ---- what is asked before there are ranks ---- */
 
-static void say(const ronde_graph *graph, const ronde__ranks *ranks, const bool *is_split) {
+static const char *const scheme_names[] = {[RONDE__TURNS_A] = "a", [RONDE__TURNS_B] = "b", [RONDE__TURNS_C] = "c"};
+
+static void say(const ronde_graph *graph, const ronde__ranks *ranks, const bool *is_split, ronde__turn_scheme turns,
+                const ronde__turns_cost costs[3]) {
   char names[512] = "";
   size_t used = 0, bytes = 0;
   for (int i = 0; i < graph->n_nodes; i++) {
@@ -136,15 +139,26 @@ static void say(const ronde_graph *graph, const ronde__ranks *ranks, const bool 
         "is split over %d ranks than its gradient's all-reduce; the run is allreduce",
         ranks->n);
   else
-    ronde__log(RONDE_LOG_INFO, "hybrid: split over %d ranks by output feature: %s (%.3g MB of gradients stay at home)",
-               ranks->n, names, (double)bytes * 1e-6);
+    ronde__log(
+        RONDE_LOG_INFO,
+        "hybrid: split over %d ranks by output feature: %s (%.3g MB of gradients stay at home); scheme %s (by the "
+        "model they take %.3g ms by a, %.3g by b, %.3g by c)",
+        ranks->n, names, (double)bytes * 1e-6, scheme_names[turns], costs[0].step_s * 1e3, costs[1].step_s * 1e3,
+        costs[2].step_s * 1e3);
 }
 
 static ronde_status split(const ronde__strategy_settings *settings, const ronde_graph *graph, const ronde__ranks *ranks,
-                          int64_t batch, bool *split_out) {
+                          int64_t batch, bool *split_out, ronde__turn_scheme *turns_out) {
+  static const ronde__turn_scheme named[] = {[RONDE__HYBRID_SCHEME_A] = RONDE__TURNS_A,
+                                             [RONDE__HYBRID_SCHEME_B] = RONDE__TURNS_B,
+                                             [RONDE__HYBRID_SCHEME_C] = RONDE__TURNS_C};
   const char *names = settings->options->hybrid_layers;
+  int scheme = settings->options->hybrid_scheme;
+  ronde__turns_cost costs[3];
   RONDE_TRY(names ? ronde__hybrid_name(graph, names, split_out) : ronde__hybrid_choose(graph, ranks, batch, split_out));
-  say(graph, ranks, split_out);
+  RONDE_TRY(ronde__hybrid_turns_cost(graph, ranks, batch, split_out, costs));
+  *turns_out = scheme == RONDE__HYBRID_SCHEME_AUTO ? ronde__hybrid_turns(ranks, costs) : named[scheme];
+  say(graph, ranks, split_out, *turns_out, costs);
   return RONDE_OK;
 }
 
@@ -204,13 +218,16 @@ static void record(const void *opaque, const void *facts, int n_ranks, json_t *c
   }
   ronde__bus_record(&all, s->settings, communication);
   json_object_set_new(communication, "split_parameters", split_layers(s->worker));
+  if (s->worker->peers)
+    json_object_set_new(communication, "split_scheme", json_string(scheme_names[s->worker->peers->exchanges.scheme]));
   if (steps == 0) return;
   json_object_set_new(communication, "gathered_bytes_per_step", json_real(bytes[0] / steps));
   json_object_set_new(communication, "scattered_bytes_per_step", json_real(bytes[1] / steps));
 }
 
-static const char *const options[] = {"skip-bad-steps", "clip",       "sentinel", RONDE__OPTIONS_OF_BUCKETS,
-                                      "hybrid-layers",  "collective", "wire",     NULL};
+static const char *const options[] = {
+    "skip-bad-steps", "clip", "sentinel", RONDE__OPTIONS_OF_BUCKETS, "hybrid-layers", "hybrid-scheme",
+    "collective",     "wire", NULL};
 
 const ronde__strategy ronde__strategy_hybrid = {
     .name = "hybrid",
@@ -231,7 +248,7 @@ const ronde__strategy ronde__strategy_hybrid = {
     .gather_state = gather_state,
     .facts_bytes = sizeof(hybrid_facts),
     .facts = facts,
-    .records = (const char *const[]){"collective", "busbw_bytes_per_s", "split_parameters", "gathered_bytes_per_step",
-                                     "scattered_bytes_per_step", NULL},
+    .records = (const char *const[]){"collective", "busbw_bytes_per_s", "split_parameters", "split_scheme",
+                                     "gathered_bytes_per_step", "scattered_bytes_per_step", NULL},
     .record = record,
 };

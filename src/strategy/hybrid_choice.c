@@ -25,11 +25,10 @@ static int peer_of(const void *arg, int rank) {
   return (rank + s->by) % s->n;
 }
 
-/* Each rank sends each other so many floats. */
-static double exchange_s(const walk *w, int64_t floats) {
+double ronde__hybrid_exchange_s(const ronde__ranks *ranks, int64_t floats) {
   double seconds = 0;
-  for (int by = 1; by < w->ranks->n; by++)
-    seconds += ronde__round_s(w->ranks, peer_of, &(shifted){w->ranks->n, by}, (double)floats * sizeof(float));
+  for (int by = 1; by < ranks->n; by++)
+    seconds += ronde__round_s(ranks, peer_of, &(shifted){ranks->n, by}, (double)floats * sizeof(float));
   return seconds;
 }
 
@@ -37,7 +36,7 @@ static int64_t features_of(const walk *w, int tensor) { return ronde__shape_elem
 
 /* Forward, and its gradient back. */
 static double around_s(const walk *w, int tensor, int64_t floats) {
-  return exchange_s(w, floats) * (1 + w->trains[tensor]);
+  return ronde__hybrid_exchange_s(w->ranks, floats) * (1 + w->trains[tensor]);
 }
 
 static double gather_s(const walk *w, int tensor) {
@@ -153,6 +152,9 @@ static ronde_status name_one(const ronde_graph *graph, const char *name, size_t 
   if (node < 0) return ronde__fail(RONDE_E_USAGE, "--hybrid-layers: the network has no layer %s", RONDE__SHOWN(text));
   if (graph->nodes[node].kind != RONDE__OP_LINEAR)
     return ronde__fail(RONDE_E_USAGE, "--hybrid-layers: %s is no linear layer, and only these are split", text);
+  if (graph->tensors[graph->nodes[node].in[0]]->shape.rank > 1)
+    return ronde__fail(RONDE_E_USAGE, "--hybrid-layers: %s reads a sequence, and only layers over vectors are split",
+                       text);
   if (!ronde__graph_can_split(graph, node))
     return ronde__fail(RONDE_E_USAGE, "--hybrid-layers: %s shares its weight with another layer, and cannot be split",
                        text);

@@ -17,6 +17,16 @@ static ronde_status neighbours_send(void *user, ronde__side side, int message, c
   return status;
 }
 
+static ronde_status neighbours_expect(void *user, ronde__side side, int message, float *x, size_t n,
+                                      void **under_way_out) {
+  const ronde__neighbour_ranks *r = user;
+  ronde__request request = {0};
+  ronde_status status = r->transport->ops->irecv(
+      r->transport, r->rank_of[side], neighbours_tag(message, side == RONDE__BEHIND), x, n * sizeof *x, &request);
+  *under_way_out = request.impl;
+  return status;
+}
+
 /* The phase that a wait interrupts. */
 static ronde__phase begin_wait(const ronde__neighbour_ranks *r) {
   ronde__phase phase = ronde__prof_phase(r->prof);
@@ -57,5 +67,5 @@ void ronde__neighbour_ranks_set(ronde__neighbour_ranks *ranks, ronde__transport 
       .transport = transport,
       .prof = prof,
       .rank_of = {[RONDE__IN_FRONT] = in_front, [RONDE__BEHIND] = behind},
-      .messages = {neighbours_send, neighbours_receive, neighbours_wait, neighbours_cancel, ranks}};
+      .messages = {neighbours_send, neighbours_receive, neighbours_expect, neighbours_wait, neighbours_cancel, ranks}};
 }

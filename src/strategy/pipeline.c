@@ -1,8 +1,8 @@
 /* Pipeline: the network is cut into stages, one for each rank of a replica, and a batch goes through them in
  * micro-batches, so that all stages compute at once. A stage runs the backward of its oldest micro-batch before the
  * forward of a new one as soon as as many are under way as stages lie behind it, itself included: no more activations
- * are alive. Gradients are summed over the micro-batches, then over the replicas of the stage; all update at the step's
- * end, so weights are never stale.
+ * are alive. Gradients are summed over the micro-batches, then, in buckets while the last one is in backward, over the
+ * replicas of the stage; all update at the step's end, so weights are never stale.
  * Each element of a gradient is the sum of its micro-batches in their order, as --accumulate sums batches; what is
  * computed of a micro-batch does not depend on the cuts. So one worker with as many smaller batches has the same bits.
  * Sources: Huang et al., "GPipe: efficient training of giant neural networks using pipeline parallelism", NeurIPS 2019;
@@ -13,11 +13,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "strategy/strategy.h"
+#include "strategy/replicas.h"
 
 /* Tags below are the neighbours': one for each value that crosses a cut. */
-enum { STRETCH = 1 << 20 }; /* elements of the gradients that are summed at once */
-enum { MAX_MESSAGES = 1 << 16, TAG_RESULTS = RONDE__TAG_STRATEGY + MAX_MESSAGES, TAG_NORM, TAG_WEIGHTS, TAG_GRADIENTS };
+enum { MAX_MESSAGES = 1 << 16, TAG_RESULTS = RONDE__TAG_STRATEGY + MAX_MESSAGES, TAG_NORM, TAG_BUCKETS };
 
 typedef struct state {
   ronde__worker *worker;
@@ -25,8 +24,7 @@ typedef struct state {
   int64_t input_elems, output_elems, label_elems; /* of an example */
   ronde__pass **passes; /* [n_passes]: as many are under way at most; the first is the net's own */
   int n_passes;
-  const ronde__allreduce *collective; /* among replicas; NULL: there is one */
-  float *scratch;
+  ronde__replicas *replicas;           /* NULL: there is one */
   ronde__local_result found, *results; /* [ranks] */
   double *sum_squares;                 /* [ranks]: of the gradients */
 } state;
@@ -37,7 +35,8 @@ typedef struct feed {
   int n_loaded;             /* batches */
   ronde__batch batch;       /* the last of them, */
   int64_t part, n_parts;    /* and its next micro-batch */
-  int64_t n_begun, n_ended; /* forward, backward */
+  int64_t n_begun, n_ended; /* forward, backward; */
+  int64_t n_expected;       /* those whose inputs are coming, or have come */
 } feed;
 
 /* ---- micro-batches ---- */
@@ -52,6 +51,22 @@ static ronde_status load(state *s, feed *f) {
   return worker->before_forward ? worker->before_forward(worker->before_forward_arg) : RONDE_OK;
 }
 
+static ronde__pass *pass_of(const state *s, int64_t micro_batch) { return s->passes[micro_batch % s->n_passes]; }
+
+static int64_t part_begin(const feed *f, int64_t part) { return ronde__shard_begin(f->batch.n, part, f->n_parts); }
+
+/* Receives are posted before they are needed, for the forward passes of this batch up to the next one of each pass, so that
+ * the stage in front never waits for this one to ask. */
+static ronde_status expect(const state *s, feed *f) {
+  int64_t end = f->n_begun + ronde__min(s->n_passes, f->n_parts - f->part);
+  bool any = true;
+  for (f->n_expected = ronde__max(f->n_expected, f->n_begun); f->n_expected < end && any; f->n_expected += any) {
+    int64_t part = f->part + f->n_expected - f->n_begun;
+    RONDE_TRY(ronde__pass_expect(pass_of(s, f->n_expected), part_begin(f, part + 1) - part_begin(f, part), &any));
+  }
+  return RONDE_OK;
+}
+
 /* any_out false: the step has no more. */
 static ronde_status next_micro_batch(state *s, feed *f, ronde__net_batch *batch_out, bool *any_out) {
   const ronde__worker *worker = s->worker;
@@ -59,8 +74,8 @@ static ronde_status next_micro_batch(state *s, feed *f, ronde__net_batch *batch_
   while (f->part == f->n_parts && f->n_loaded < f->step->n_batches) RONDE_TRY(load(s, f));
   *any_out = f->part < f->n_parts;
   if (!*any_out) return RONDE_OK;
-  int64_t begin = ronde__shard_begin(b->n, f->part, f->n_parts),
-          end = ronde__shard_begin(b->n, f->part + 1, f->n_parts);
+  RONDE_TRY(expect(s, f));
+  int64_t begin = part_begin(f, f->part), end = part_begin(f, f->part + 1);
   int64_t of_batch = ronde__shard_begin(b->global_n, worker->transport->rank / worker->n_stages, s->n_replicas);
   f->part++;
   *batch_out = (ronde__net_batch){.n = end - begin,
@@ -74,8 +89,6 @@ static ronde_status next_micro_batch(state *s, feed *f, ronde__net_batch *batch_
   if (b->targets) batch_out->targets = b->targets + begin * s->output_elems;
   return RONDE_OK;
 }
-
-static ronde__pass *pass_of(const state *s, int64_t micro_batch) { return s->passes[micro_batch % s->n_passes]; }
 
 static ronde_status run_forward(state *s, feed *f, const ronde__net_batch *batch) {
   ronde__net_result result;
@@ -91,6 +104,7 @@ static ronde_status run_forward(state *s, feed *f, const ronde__net_batch *batch
 static void gradient_final(void *user, const ronde__gradient *gradient) {
   state *s = user;
   ronde__worker_look(s->worker, gradient, &s->found);
+  if (s->replicas) ronde__replicas_final(s->replicas, gradient);
 }
 
 /* Of the oldest that is under way. The gradients of the step's last one are looked at. */
@@ -124,18 +138,6 @@ static ronde_status compute(state *s, const ronde__step *step) {
 
 /* ---- the step ---- */
 
-/* Over the replicas of this stage. */
-static ronde_status sum_gradients(const state *s) {
-  ronde__worker *worker = s->worker;
-  float *gradients = ronde__net_gradients(worker->net);
-  size_t n = ronde__net_n_trained(worker->net);
-  for (size_t at = 0; at < n && s->collective; at += STRETCH) {
-    size_t length = n - at < STRETCH ? n - at : STRETCH;
-    RONDE_TRY(s->collective->run(worker->replicas, worker->kernels, TAG_GRADIENTS, gradients + at, length, s->scratch));
-  }
-  return RONDE_OK;
-}
-
 /* What broke first: a loss, else the gradient of the last stage that has a broken one, as NaN goes on from there. */
 static void find_cause(const state *s, ronde__step_result *result) {
   int n_stages = s->worker->n_stages, cause = -1;
@@ -167,31 +169,43 @@ static ronde_status gather_norm(state *s, double *sum_squares_out) {
   return RONDE_OK;
 }
 
-/* All stages end the step together: behind it, each knows what any of them found. */
-static ronde_status meet(state *s, ronde__step_result *result_out, double *sum_squares_out) {
+/* All stages end the step together: behind it, each knows what any of them found. Meanwhile gradients are still summed;
+ * where there is no thread for that they are summed in front of it, as long as stages in front are in backward. */
+static ronde_status meet(state *s, ronde__step_result *result_out) {
   ronde__worker *worker = s->worker;
   ronde__transport *transport = worker->transport;
   name_broken(s);
   ronde__worker_ready(worker, &s->found);
   uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
+  if (s->replicas) RONDE_TRY(ronde__replicas_all_final(s->replicas));
   s->results[transport->rank] = s->found;
   RONDE_TRY(ronde__allgather(transport, TAG_RESULTS, s->results, sizeof *s->results));
   uint64_t met = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
   ronde__worker_met(worker, s->results, begin, met);
   *result_out = ronde__local_results_join(s->results, transport->size);
   find_cause(s, result_out);
-  if (result_out->broken_rank >= 0) return RONDE_OK;
-  RONDE_TRY(sum_gradients(s));
-  return gather_norm(s, sum_squares_out);
+  return RONDE_OK;
+}
+
+/* Each bucket while the next ones travel, where not the norm of all of it counts. */
+static ronde_status update(state *s, double lr, bool broken) {
+  ronde__worker *worker = s->worker;
+  bool by_bucket = s->replicas && !broken && worker->clip == 0;
+  double sum_squares;
+  if (by_bucket) ronde__optim_begin(worker->optim, lr);
+  if (s->replicas) RONDE_TRY(ronde__replicas_end(s->replicas, by_bucket));
+  if (by_bucket || broken) return RONDE_OK;
+  RONDE_TRY(gather_norm(s, &sum_squares));
+  ronde__worker_update_part(worker, lr, sum_squares);
+  return RONDE_OK;
 }
 
 static ronde_status pipeline_step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
   state *s = opaque;
-  double sum_squares;
   s->found = (ronde__local_result){.cancel = step->cancel, .save = step->save};
   RONDE_TRY(compute(s, step));
-  RONDE_TRY(meet(s, result_out, &sum_squares));
-  if (result_out->broken_rank < 0) ronde__worker_update_part(s->worker, step->lr, sum_squares);
+  RONDE_TRY(meet(s, result_out));
+  RONDE_TRY(update(s, step->lr, result_out->broken_rank >= 0));
   ronde__prof_switch(s->worker->prof, RONDE__PHASE_OTHER);
   return RONDE_OK;
 }
@@ -203,25 +217,10 @@ static void pipeline_destroy(void *opaque) {
   if (!s) return;
   for (int i = 1; i < s->n_passes; i++) ronde__pass_destroy(s->passes[i]);
   ronde__free(s->passes);
+  ronde__replicas_destroy(s->replicas);
   ronde__free(s->results);
   ronde__free(s->sum_squares);
-  ronde__free(s->scratch);
   ronde__free(s);
-}
-
-/* Replicas of the stage begin alike, with the first one's weights. */
-static ronde_status set_up_replicas(state *s) {
-  ronde__worker *worker = s->worker;
-  ronde__transport *replicas = worker->replicas;
-  size_t n = ronde__net_n_trained(worker->net);
-  s->n_replicas = replicas->size;
-  if (replicas->size == 1) return RONDE_OK;
-  ronde__ranks ranks = ronde__ranks_of(replicas);
-  size_t longest = n < STRETCH ? n : STRETCH;
-  s->collective = ronde__allreduce_auto(&ranks, longest);
-  RONDE__ALLOC_FLOATS(s->scratch, worker->kernels, s->collective->scratch(replicas, longest), "pipeline");
-  return ronde__broadcast_tree(replicas, TAG_WEIGHTS, 0, ronde__net_values(worker->net),
-                               ronde__net_n_elems(worker->net) * sizeof(float));
 }
 
 static ronde_status make_passes(state *s) {
@@ -241,16 +240,17 @@ static ronde_status prepare_passes(const state *s) {
 }
 
 static ronde_status set_up(state *s, const ronde__strategy_settings *settings) {
-  const ronde__worker *worker = s->worker;
+  ronde__worker *worker = s->worker;
   const ronde_graph *graph = ronde__net_graph(worker->net);
   s->n_micro = settings->options->micro_batches;
   s->n_batches = settings->options->accumulate;
+  s->n_replicas = worker->replicas->size;
   s->input_elems = ronde__graph_input_elems(graph);
   s->output_elems = ronde__loss_elems(graph);
   s->label_elems = ronde__loss_labels(graph);
   RONDE__ALLOC(s->results, (size_t)worker->transport->size * sizeof *s->results, "pipeline");
   RONDE__ALLOC(s->sum_squares, (size_t)worker->transport->size * sizeof *s->sum_squares, "pipeline");
-  RONDE_TRY(set_up_replicas(s));
+  if (s->n_replicas > 1) RONDE_TRY(ronde__replicas_create(worker, settings, TAG_BUCKETS, &s->replicas));
   RONDE_TRY(make_passes(s));
   return prepare_passes(s);
 }
@@ -331,9 +331,8 @@ static ronde_status cut(const ronde__cut_request *request, ronde__cut *cut_out) 
   return status;
 }
 
-/* Of replicas, a stretch that is summed. */
-static size_t stage_bytes(int n_replicas, size_t trained) {
-  return n_replicas > 1 ? (trained < STRETCH ? trained : STRETCH) * sizeof(float) : 0;
+static size_t stage_bytes(const ronde__strategy_settings *settings, int n_replicas, size_t trained) {
+  return n_replicas > 1 ? ronde__replicas_bytes(settings->options, trained) : 0;
 }
 
 static ronde_status check(const ronde__strategy_settings *settings, int n_workers) {
@@ -365,11 +364,12 @@ static void record(const void *opaque, const void *facts, int n_ranks, json_t *c
   double sum = 0;
   for (int i = 0; i < n_ranks; i++) sum += (double)waited_ns[i] * 1e-9;
   if (n_ranks) json_object_set_new(communication, "bubble_s", json_real(sum / n_ranks));
-  if (s->collective) json_object_set_new(communication, "collective", json_string(s->collective->name));
+  if (s->replicas)
+    json_object_set_new(communication, "collective", json_string(ronde__replicas_collective(s->replicas)->name));
 }
 
-static const char *const options[] = {"stages", "micro-batches", "stage-costs", "skip-bad-steps",
-                                      "clip",   "sentinel",      NULL};
+static const char *const options[] = {"stages",   "micro-batches",           "stage-costs", "skip-bad-steps", "clip",
+                                      "sentinel", RONDE__OPTIONS_OF_BUCKETS, NULL};
 
 const ronde__strategy ronde__strategy_pipeline = {
     .name = "pipeline",

@@ -96,6 +96,7 @@ const ronde__strategy ronde__strategy_ps_async = {
     .min_workers = 1,
     .meets_to_save = "--strategy ps-async",
     .asynchronous = true,
+    .goes_on = true,
     .keeps_workers = RONDE__PS_OWN_UPDATES,
     .keeps_strategy = RONDE__PS_OWN_UPDATES,
     .extra_ranks = ronde__ps_extra_ranks,

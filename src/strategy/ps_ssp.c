@@ -38,6 +38,7 @@ const ronde__strategy ronde__strategy_ps_ssp = {
     .check = ronde__ps_check,
     .min_workers = 1,
     .asynchronous = true,
+    .goes_on = true,
     .meets_to_save = "--strategy ps-ssp",
     .keeps_workers = RONDE__PS_OWN_UPDATES,
     .keeps_strategy = RONDE__PS_OWN_UPDATES,

@@ -154,12 +154,16 @@ static ronde_status take_array(state *s, float *values, float *packed) {
   return RONDE_OK;
 }
 
+/* A push of a worker that was lost may have reached some servers only: of their numbers of updates the largest. */
 static ronde_status take_states(state *s, float *packed) {
   ronde__optim *optim = s->worker->optim;
   int64_t n_updates = 0;
-  for (int i = 0; i < s->n_servers; i++)
-    RONDE_TRY(ronde__transport_receive(s->group, ronde__ps_rank_of(s, i), RONDE__PS_TAG(RONDE__PS_UPDATES), &n_updates,
-                                       sizeof n_updates));
+  for (int i = 0; i < s->n_servers; i++) {
+    int64_t n;
+    RONDE_TRY(
+        ronde__transport_receive(s->group, ronde__ps_rank_of(s, i), RONDE__PS_TAG(RONDE__PS_UPDATES), &n, sizeof n));
+    n_updates = ronde__max(n_updates, n);
+  }
   for (int i = 0; i < ronde__optim_n_states(optim); i++) {
     const char *name;
     RONDE_TRY(take_array(s, ronde__optim_state(optim, i, &name), packed));

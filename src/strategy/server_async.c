@@ -1,5 +1,7 @@
 /* Update on arrival: whoever's push is complete first is first. Source: Dean et al., "Large scale
- * distributed deep networks", NIPS 2012. A strategy may hold a worker's answer back, and with it the worker. */
+ * distributed deep networks", NIPS 2012. A strategy may hold a worker's answer back, and with it the worker.
+ * A worker that is lost has gone: what it has pushed completely counts, the rest is dropped, by each server for its own
+ * piece. Nobody is held for it. */
 #include "strategy/server_impl.h"
 
 /* A copy of the parameters travels: the next update waits for nobody. */
@@ -86,23 +88,35 @@ static ronde_status answer_held(ronde__server *s) {
   return RONDE_OK;
 }
 
+static ronde_status serve_worker(ronde__server *s, int w) {
+  if (s->clients[w] == RONDE__CLIENT_GONE) return RONDE_OK;
+  if (ronde__transport_lost(s->group, w)) {
+    s->group->ops->cancel(s->group, ronde__client_requests(s, w), RONDE__CLIENT_REQUESTS(s));
+    s->clients[w] = RONDE__CLIENT_GONE;
+  } else {
+    if (s->clients[w] == RONDE__CLIENT_READY || !ronde__client_is_done(s, w)) return RONDE_OK;
+    RONDE_TRY(go_on(s, w));
+  }
+  return answer_held(s);
+}
+
+static int n_gone(const ronde__server *s) {
+  int n = 0;
+  for (int w = 0; w < s->n_workers; w++) n += s->clients[w] == RONDE__CLIENT_GONE;
+  return n;
+}
+
 ronde_status ronde__server_on_arrival(ronde__server *s) {
   ronde__transport *group = s->group;
-  int n_workers = s->n_workers, n_gone = 0;
+  int n_workers = s->n_workers;
   RONDE__ALLOC(s->answers, (size_t)n_workers * sizeof *s->answers, "parameter server");
   RONDE__ALLOC(s->done, (size_t)n_workers * sizeof *s->done, "parameter server");
   RONDE_TRY(ronde__clients_create(s));
-  while (n_gone < n_workers) {
+  while (n_gone(s) < n_workers) {
     ronde__prof_switch(s->prof, RONDE__PHASE_WAIT);
     RONDE_TRY(group->ops->wait_some(group, s->requests, s->n_requests, RONDE__SERVICE_IDLE_NS));
     ronde__prof_switch(s->prof, RONDE__PHASE_EXCHANGE);
-    for (int w = 0; w < n_workers; w++) {
-      if (s->clients[w] == RONDE__CLIENT_GONE || s->clients[w] == RONDE__CLIENT_READY || !ronde__client_is_done(s, w))
-        continue;
-      RONDE_TRY(go_on(s, w));
-      n_gone += s->clients[w] == RONDE__CLIENT_GONE;
-      RONDE_TRY(answer_held(s));
-    }
+    for (int w = 0; w < n_workers; w++) RONDE_TRY(serve_worker(s, w));
   }
   return RONDE_OK;
 }

@@ -55,7 +55,8 @@ typedef struct ronde__worker {
   ronde__optim *optim;
   ronde__loader *loader; /* NULL on ranks for which rank 0 loads */
   uint64_t seed;         /* of dropout */
-  int64_t batch;         /* examples of a global batch */
+  int64_t batch;         /* examples of a global batch, */
+  int share, n_shares;   /* and which part of it, of how many, is this worker's */
   double clip;           /* 0: off */
   /* Set by a strategy: the parameter is about to be read by a forward pass, which an error ends. NULL: no interest. */
   ronde_status (*param_needed)(void *user, int param);
@@ -168,6 +169,7 @@ typedef struct ronde__strategy {
   bool all_reduces;             /* by the settings' collective */
   bool rereads;                 /* a step takes its batches from the loader more than once */
   bool asynchronous;            /* a step is this rank's alone, and so is its result: of its own_examples */
+  bool goes_on;                 /* without workers that are lost, unless a rank is that it cannot do without */
   bool waits_for_all;           /* a step is everybody's */
   bool equals_one;              /* but for rounding, a step is one worker's on the whole batch */
   const char *optimizer;        /* the only one that its updates are made by, and then the default. NULL: any */
@@ -193,11 +195,11 @@ typedef struct ronde__strategy {
    * optimizer and passes, in bytes. */
   ronde_status (*n_micro)(const ronde__strategy_settings *settings, int n_stages, int64_t n, int64_t *n_out);
   ronde_status (*cut)(const ronde__cut_request *request, ronde__cut *cut_out);
-  size_t (*stage_bytes)(int n_replicas, size_t trained);
+  size_t (*stage_bytes)(const ronde__strategy_settings *settings, int n_replicas, size_t trained);
   /* Which linear layers are split over several workers by output feature, where they share batches of so many examples:
-   * split_out [nodes]. NULL: none, ever. */
+   * split_out [nodes]; and in which turns these go through them. NULL: none, ever. */
   ronde_status (*split)(const ronde__strategy_settings *settings, const ronde_graph *graph, const ronde__ranks *ranks,
-                        int64_t batch, bool *split_out);
+                        int64_t batch, bool *split_out, ronde__turn_scheme *turns_out);
   /* How many workers there are where the user says nothing of them. NULL: one. */
   int (*usual_workers)(const ronde__strategy_settings *settings);
   /* Who takes part besides the workers: how many ranks there are behind theirs, and what each is, there or beside a

@@ -204,8 +204,7 @@ ronde_status ronde__worker_gradients(ronde__worker *worker, const ronde__step *s
     enter(&w, RONDE__PHASE_FORWARD);
     ronde__recorder_begin(worker->recorder, batch.n);
     if (worker->before_forward) RONDE_TRY(worker->before_forward(worker->before_forward_arg));
-    int64_t first =
-        i * worker->batch + ronde__shard_begin(batch.global_n, worker->transport->rank, worker->transport->size);
+    int64_t first = i * worker->batch + ronde__shard_begin(batch.global_n, worker->share, worker->n_shares);
     ronde__net_batch net_batch = {.n = batch.n,
                                   .n_all = worker->peers ? batch.global_n : 0,
                                   .x = batch.x,

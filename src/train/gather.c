@@ -88,7 +88,7 @@ static ronde_status pack_rows(const ronde__rank *r, row **rows_out) {
   return RONDE_OK;
 }
 
-/* Rank 0's own rows, then everybody's as they come: memory of the rank, as the texts are. */
+/* Rank 0's own rows, then those of everybody who is left as they come: memory of the rank, as the texts are. */
 static ronde_status receive_rows(ronde__rank *r, const row *own) {
   int64_t n = 0, at = 0;
   int n_ranks = r->job->roles.n_ranks;
@@ -99,13 +99,21 @@ static ronde_status receive_rows(ronde__rank *r, const row *own) {
   r->op_rows = rows;
   RONDE__ALLOC(r->ops, (size_t)ronde__max(1, n) * sizeof *r->ops, "report");
   memcpy(rows, own, (size_t)r->facts[0].n_ops * sizeof *rows);
-  for (int i = 0; i < n_ranks; at += r->facts[i++].n_ops) {
+  for (int i = 0; i < n_ranks; i++) {
     size_t bytes = (size_t)r->facts[i].n_ops * sizeof *rows;
     if (i > 0) RONDE_TRY(ronde__transport_receive(r->group, i, tag, rows + at, bytes));
+    if (ronde__transport_lost(r->group, i)) continue;
     RONDE_TRY(ronde__gather_read(rows + at, r->facts[i].n_ops, i, r->ops + at));
+    at += r->facts[i].n_ops;
   }
-  r->n_ops = (int)n;
+  r->n_ops = (int)at;
   return RONDE_OK;
+}
+
+/* An item of each rank, to rank 0 at least; zeros of those that are lost. */
+static ronde_status gather(const ronde__rank *r, void *data, size_t bytes) {
+  return r->job->may_lose ? ronde__rank_hear_all(r->group, RONDE__TAG_FACTS, data, bytes)
+                          : ronde__allgather(r->group, RONDE__TAG_FACTS, data, bytes);
 }
 
 static ronde_status gather_strategy_facts(ronde__rank *r) {
@@ -114,7 +122,7 @@ static ronde_status gather_strategy_facts(ronde__rank *r) {
   if (!bytes) return RONDE_OK;
   RONDE__ALLOC(r->strategy_facts, (size_t)r->group->size * bytes, "report");
   strategy->facts(r->strategy_state, r->services, (char *)r->strategy_facts + (size_t)r->group->rank * bytes);
-  return ronde__allgather(r->group, RONDE__TAG_FACTS, r->strategy_facts, bytes);
+  return gather(r, r->strategy_facts, bytes);
 }
 
 ronde_status ronde__rank_gather(ronde__rank *r) {
@@ -122,7 +130,7 @@ ronde_status ronde__rank_gather(ronde__rank *r) {
   row *rows = NULL;
   RONDE__ALLOC(r->facts, (size_t)r->job->roles.n_ranks * sizeof *r->facts, "report");
   r->facts[rank] = own_facts(r);
-  RONDE_TRY(ronde__allgather(r->group, RONDE__TAG_FACTS, r->facts, sizeof *r->facts));
+  RONDE_TRY(gather(r, r->facts, sizeof *r->facts));
   RONDE_TRY(ronde__gather_check_facts(r->facts, r->job->roles.n_ranks));
   RONDE_TRY(gather_strategy_facts(r));
   RONDE_TRY(pack_rows(r, &rows));

@@ -108,8 +108,7 @@ static int64_t own_examples(const ronde__rank *r, const ronde__step *step) {
   int64_t n = 0;
   for (int64_t left = step->examples; left > 0; left -= r->job->batch) {
     int64_t batch = ronde__min(left, r->job->batch);
-    n += ronde__shard_begin(batch, r->replica + 1, r->job->n_replicas) -
-         ronde__shard_begin(batch, r->replica, r->job->n_replicas);
+    n += ronde__shard_begin(batch, r->share + 1, r->n_shares) - ronde__shard_begin(batch, r->share, r->n_shares);
   }
   return n;
 }
@@ -161,8 +160,7 @@ static ronde_status write_state(ronde__rank *r, bool last, bool hurried) {
   if (status == RONDE_OK && (strategy->meets_to_save || r->saver)) status = gather_and_save(r, last, hurried);
   if (r->saver) ronde__rank_drop_whole(r);
   RONDE_TRY(status);
-  if (strategy->meets_to_save && !last)
-    RONDE_TRY(ronde__allgather(r->transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results));
+  if (strategy->meets_to_save && !last) RONDE_TRY(ronde__rank_meet(r));
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   return RONDE_OK;
 }
@@ -192,7 +190,7 @@ static ronde_status rank_meet(ronde__rank *r, const ronde__epoch *epoch, ronde_s
   RONDE_TRY(rank_settle(r));
   ronde__prof_switch(r->prof, RONDE__PHASE_WAIT);
   r->results[transport->rank] = (ronde__epoch_result){.end = *status, .sums = epoch->sums};
-  RONDE_TRY(ronde__allgather(transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results));
+  RONDE_TRY(ronde__rank_meet(r));
   ronde__prof_switch(r->prof, RONDE__PHASE_EXCHANGE);
   RONDE_TRY(r->job->strategy->refresh(r->strategy_state));
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
@@ -282,13 +280,7 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
 
 /* ---- epochs ---- */
 
-/* Running statistics are rank 0's, or its replica's: what is evaluated is what is saved. */
-static ronde_status share_buffers(ronde__rank *r) {
-  size_t n_elems;
-  float *values = ronde__net_buffer_values(r->net, &n_elems);
-  return n_elems ? ronde__broadcast_tree(r->replicas, RONDE__TAG_EPOCH, 0, values, n_elems * sizeof *values) : RONDE_OK;
-}
-
+/* What each rank has of the test examples: where workers are lost, of those that are left. */
 static ronde_status evaluate(ronde__rank *r, ronde__score *score_out) {
   const ronde__job *job = r->job;
   ronde__tests tests = ronde__job_tests(job);
@@ -296,8 +288,8 @@ static ronde_status evaluate(ronde__rank *r, ronde__score *score_out) {
                             .split = tests.split,
                             .ids = tests.ids,
                             .n = tests.n,
-                            .rank = r->replica,
-                            .n_workers = job->n_replicas,
+                            .rank = ronde__rank_has_lost(r) ? r->place : r->replica,
+                            .n_workers = ronde__rank_has_lost(r) ? r->n_there : job->n_replicas,
                             .sizes_alone = !ronde__rank_reads(r),
                             .chunk = job->local_batch};
   if (what.n == 0) return RONDE_OK;
@@ -306,13 +298,18 @@ static ronde_status evaluate(ronde__rank *r, ronde__score *score_out) {
   return RONDE_OK;
 }
 
-/* Everybody's share of the test examples; who is ready first waits here, in evaluation's time. */
+/* Everybody's share of the test examples; who is ready first waits here, in evaluation's time. The share of a worker that
+ * is lost meanwhile is nobody's: once more, then. */
 static ronde_status score(ronde__rank *r, ronde__epoch *epoch) {
+  int n_before;
   note(r, RONDE__TESTING);
   ronde__prof_switch(r->prof, RONDE__PHASE_EVAL);
-  RONDE_TRY(share_buffers(r));
-  RONDE_TRY(evaluate(r, &r->results[r->transport->rank].score));
-  RONDE_TRY(ronde__allgather(r->transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results));
+  RONDE_TRY(ronde__rank_share_buffers(r));
+  do {
+    n_before = r->n_there;
+    RONDE_TRY(evaluate(r, &r->results[r->transport->rank].score));
+    RONDE_TRY(ronde__rank_meet(r));
+  } while (r->n_there < n_before);
   for (int i = 0; i < r->job->roles.n_workers; i++) {
     epoch->score.loss_sum += r->results[i].score.loss_sum;
     epoch->score.n_correct += r->results[i].score.n_correct;
@@ -345,7 +342,7 @@ static ronde_status judge(ronde__rank *r, ronde__epoch *epoch) {
   if (!job->best_path) return RONDE_OK;
   ronde__prof_switch(r->prof, RONDE__PHASE_CHECKPOINT);
   RONDE_TRY(ronde__rank_tell_parts(r, save_best, r));
-  return ronde__allgather(r->transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results);
+  return ronde__rank_meet(r);
 }
 
 /* Everybody's phases of the epoch, to everybody; rank 0 reports. */
@@ -361,7 +358,7 @@ static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint6
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   ronde__prof_totals(r->prof, own->ns);
   for (int p = 0; p < RONDE__N_PHASES; p++) own->ns[p] -= before[p];
-  RONDE_TRY(ronde__allgather(r->transport, RONDE__TAG_EPOCH, r->results, sizeof *r->results));
+  RONDE_TRY(ronde__rank_meet(r));
   epoch->results = r->results;
   if (r->job->strategy->asynchronous) {
     epoch->sums = sum_results(r->results, r->job->roles.n_workers, epoch->sums.steps);
@@ -406,6 +403,7 @@ static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t last_step,
     epoch.lr = rate(r, r->progress.step);
   }
   r->own = (ronde__epoch_result){0};
+  if (first == 0) RONDE_TRY(ronde__rank_share_out(r, number));
   ronde__prof_totals(r->prof, before);
   for (int64_t i = first; i < job->steps_per_epoch && r->progress.step < last_step && status == RONDE_OK; i++) {
     ronde__step step = {.step = r->progress.step + 1};

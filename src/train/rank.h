@@ -17,6 +17,7 @@ typedef struct ronde__epoch_result {
   int64_t dropped, missed; /* steps whose part it made too late, or not at all */
   ronde__sums sums;        /* asynchronous: of its own steps */
   int64_t end;             /* asynchronous: the status that its steps ended with */
+  int64_t here;            /* false: the worker is lost, and the rest is zeros */
 } ronde__epoch_result;
 
 typedef struct ronde__epoch {
@@ -98,6 +99,9 @@ typedef struct ronde__rank {
   ronde__service services[RONDE__MAX_BESIDE];             /* of this rank, */
   ronde__comm_thread *service_threads[RONDE__MAX_BESIDE]; /* where it is a worker too */
   ronde__epoch_result *results;                           /* [workers] */
+  int n_there, place; /* workers that were at the last meeting, and how many of them come before this one */
+  int share,
+      n_shares; /* of the batches of this epoch, which part is this worker's: of those that were there before it */
   ronde__epoch_result own; /* what it has done of this epoch: examples, dropped, missed */
   uint64_t late_ns;        /* by which the present step begins later */
   double *partials;        /* of the worker */
@@ -162,6 +166,19 @@ void ronde__rank_tear_down(ronde__rank *rank);
 ronde_status ronde__rank_train(ronde__rank *rank);
 /* After an end that all agree on: nobody pushes or serves any more. */
 ronde_status ronde__rank_finish(ronde__rank *rank);
+/* meet.c: the workers that are left tell each other their results; all call together. Who is not `here` afterwards, for
+ * all alike, is lost, and the others go on. */
+ronde_status ronde__rank_meet(ronde__rank *rank);
+/* Rank 0 gets an item of `bytes` of each rank that is left, in its place in data, zeros of the others; and tells all
+ * that are left something. */
+ronde_status ronde__rank_hear_all(ronde__transport *transport, uint32_t tag, void *data, size_t bytes);
+ronde_status ronde__rank_tell_all(ronde__transport *transport, uint32_t tag, void *data, size_t bytes);
+/* Running statistics are rank 0's, or its replica's: what is evaluated is what is saved. */
+ronde_status ronde__rank_share_buffers(ronde__rank *rank);
+/* Whether a worker was missing at the last meeting. */
+bool ronde__rank_has_lost(const ronde__rank *rank);
+/* rank_setup.c: where workers are lost, those that are left share whole batches from this epoch on. */
+ronde_status ronde__rank_share_out(ronde__rank *rank, int64_t epoch);
 /* What the ranks report at the end, to rank 0 (gather.c); collective, after an end that all agree on. */
 ronde_status ronde__rank_gather(ronde__rank *rank);
 

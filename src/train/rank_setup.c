@@ -29,7 +29,7 @@ static ronde_status make_net(ronde__rank *r) {
   if (job->spans) options.replay = &replay;
   options.stage = ronde__rank_stage(r);
   if (job->split) {
-    RONDE_TRY(ronde__peer_ranks_set(&r->peers, r->transport, r->prof, &r->worker.met_ns));
+    RONDE_TRY(ronde__peer_ranks_set(&r->peers, r->transport, job->turns, r->prof, &r->worker.met_ns));
     options.split = (ronde__split){job->split, &r->peers.exchanges, job->fuses_split};
   }
   RONDE_TRY(ronde__net_create(r->graph, &options, &r->net));
@@ -56,8 +56,8 @@ static ronde_status prepare_plans(ronde__rank *r) {
   int64_t last = ronde__sampler_epoch_examples(job->sampler) - (job->batches_per_epoch - 1) * job->batch,
           sizes[] = {job->batch, last};
   for (int i = 0; i < 2; i++) {
-    int64_t n = ronde__shard_begin(sizes[i], r->transport->rank + 1, job->roles.n_workers) -
-                ronde__shard_begin(sizes[i], r->transport->rank, job->roles.n_workers);
+    int64_t n =
+        ronde__shard_begin(sizes[i], r->share + 1, r->n_shares) - ronde__shard_begin(sizes[i], r->share, r->n_shares);
     if (job->split) RONDE_TRY(ronde__net_prepare_split(r->net, sizes[i]));
     else if (n > 0 || job->options->sync_bn) RONDE_TRY(ronde__net_prepare(r->net, ronde__max(1, n)));
   }
@@ -145,11 +145,42 @@ static ronde_status choose_collective(ronde__rank *r, const ronde__allreduce **c
   return tells ? ronde_config_set(job->given, "collective", (*chosen_out)->name) : RONDE_OK;
 }
 
+/* From a batch of an epoch on. */
+static ronde_status make_loader(ronde__rank *r, int64_t epoch, int64_t index) {
+  const ronde__job *job = r->job;
+  bool slow_to_load = ronde__job_drills(job, RONDE__DRILL_LOAD, r->transport->rank);
+  ronde__loader_options loader = ronde__job_loader(job, ronde__rank_reads(r), r->replica);
+  if (!ronde__strategy_reads_whole(job->strategy)) loader.rank = r->share, loader.world = r->n_shares;
+  loader.time = r->transport->time;
+  loader.delay_ns = slow_to_load ? job->drills[RONDE__DRILL_LOAD].ns : 0;
+  if (job->spans)
+    loader.delay_ns += ronde__spans_scale(job->spans, job->spans->load_ns, job->local_batch, slowness_of(r));
+  loader.first_epoch = epoch;
+  loader.first_index = index;
+  RONDE_TRY(ronde__loader_create(&loader, &r->loader));
+  r->worker.loader = r->loader;
+  return RONDE_OK;
+}
+
+ronde_status ronde__rank_share_out(ronde__rank *r, int64_t epoch) {
+  if (!ronde__rank_has_lost(r) || r->n_shares == r->n_there) return RONDE_OK;
+  r->worker.share = r->share = r->place;
+  r->worker.n_shares = r->n_shares = r->n_there;
+  ronde__loader_destroy(r->loader);
+  r->loader = NULL;
+  if (!r->job->spans) RONDE_TRY(prepare_plans(r));
+  return make_loader(r, epoch, 0);
+}
+
 ronde_status ronde__rank_set_up(ronde__rank *r) {
   const ronde__job *job = r->job;
   if (job->roles.n_ranks > job->roles.n_workers)
     r->transport = ronde__view_make(&r->workers, r->group, job->roles.worker_ranks, job->roles.n_workers);
   RONDE_TRY(ronde__rank_find_stage(r));
+  r->n_there = job->roles.n_workers;
+  r->place = r->transport->rank;
+  r->share = r->replica;
+  r->n_shares = job->n_replicas;
   RONDE_TRY(make_net(r));
   if (!job->spans && !job->strategy->n_stages) RONDE_TRY(prepare_plans(r));
   if (job->options->record_spans && r->group->rank == 0)
@@ -161,18 +192,13 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   RONDE__ALLOC(r->results, (size_t)job->roles.n_workers * sizeof *r->results, "training");
   bool waits = job->roles.n_workers > 1 && job->strategy->waits_for_all;
   if (waits && r->transport->rank == 0) RONDE_TRY(ronde__straggler_create(job->roles.n_workers, &r->straggler));
-  bool slow_to_load = ronde__job_drills(job, RONDE__DRILL_LOAD, r->transport->rank);
-  ronde__loader_options loader = ronde__job_loader(job, ronde__rank_reads(r), r->replica);
-  loader.time = r->transport->time;
-  loader.delay_ns = slow_to_load ? job->drills[RONDE__DRILL_LOAD].ns : 0;
-  if (job->spans)
-    loader.delay_ns += ronde__spans_scale(job->spans, job->spans->load_ns, job->local_batch, slowness_of(r));
+  int64_t first_epoch, first_index;
   r->progress = job->resume ? job->resume->progress : ronde__progress_none();
   /* What was done of the epoch is everybody's: of ranks that count their own steps, rank 0 goes on with it. */
   if (job->strategy->asynchronous && r->transport->rank != 0)
     r->progress.sums = (ronde__sums){.steps = r->progress.sums.steps};
-  find_batch(job, r->progress.step, &loader.first_epoch, &loader.first_index);
-  if (!job->strategy->rank_0_loads || r->transport->rank == 0) RONDE_TRY(ronde__loader_create(&loader, &r->loader));
+  find_batch(job, r->progress.step, &first_epoch, &first_index);
+  if (!job->strategy->rank_0_loads || r->transport->rank == 0) RONDE_TRY(make_loader(r, first_epoch, first_index));
   const ronde__allreduce *collective;
   RONDE_TRY(choose_collective(r, &collective));
   r->settings = settings_of(r);
@@ -193,6 +219,8 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                               .loader = r->loader,
                               .seed = (uint64_t)job->options->seed,
                               .batch = job->batch,
+                              .share = r->share,
+                              .n_shares = r->n_shares,
                               .clip = job->options->clip,
                               .fused_update = job->fused_update,
                               .peers = job->split ? &r->peers : NULL,

@@ -103,6 +103,8 @@ ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
   bool has_classes = ronde__source_classifies(&job->data->source);
   double n = (double)ronde__max(1, e->sums.examples), n_score = (double)ronde__max(1, e->score.n);
   uint64_t cpu = ronde__cpu_ns();
+  int n_here = 0;
+  for (int w = 0; w < job->roles.n_workers; w++) n_here += e->results[w].here != 0;
   ronde__record_epoch row = {
       .epoch = e->epoch,
       .steps = e->steps,
@@ -124,8 +126,8 @@ ronde_status ronde__report_epoch(void *user, const ronde__epoch *e) {
       double s = seconds(e->results[w].ns[p]);
       bool apart = p == RONDE__PHASE_EVAL || p == RONDE__PHASE_CHECKPOINT;
       worker->phase_s[p] += s;
-      row.phase_s[p] += s / job->roles.n_workers;
-      if (!apart) worker->wall_s += s, row.wall_s += s / job->roles.n_workers;
+      row.phase_s[p] += s / n_here;
+      if (!apart) worker->wall_s += s, row.wall_s += s / n_here;
     }
   }
   if (!job->sim) ronde__energy_update(&r->record.energy);
@@ -231,6 +233,23 @@ static void fill_run(ronde__run *r) {
   record->n_workers = job->roles.n_members;
 }
 
+/* Whom the others have gone on without, and have missed where they met. */
+static void fill_losses(ronde__run *r) {
+  const ronde__rank *first = &r->ranks[0];
+  uint64_t now_ns = ronde__run_now(r);
+  r->record.losses = r->losses;
+  for (int w = 0; w < r->job->roles.n_workers && ronde__rank_has_lost(first); w++) {
+    ronde__record_loss *row = &r->losses[r->record.n_losses];
+    ronde__loss *loss = &r->lost[w];
+    if (first->results[w].here || !first->transport->ops->lost(first->transport, w, loss)) continue;
+    *row = (ronde__record_loss){.rank = w, .host = loss->host, .step = loss->doing.step};
+    row->after_s = loss->at_ns > r->first_step_ns ? seconds(loss->at_ns - r->first_step_ns) : 0;
+    row->ago_s = r->job->sim ? NAN : seconds(now_ns - loss->at_ns);
+    r->workers[w].host = loss->host;
+    r->record.n_losses++;
+  }
+}
+
 /* The memory of the process is told by the worker that it lives beside. */
 static void fill_member(ronde__record_worker *row, const ronde__job *job, const ronde__member *member,
                         const ronde__rank_facts *facts) {
@@ -276,6 +295,7 @@ static void fill_facts(ronde__run *r) {
   ronde__record_communication *communication = &r->record.communication;
   for (int i = 0; i < r->job->roles.n_workers; i++) r->workers[i].needed_bytes = ronde__memory_needed(r->job, i);
   for (int i = 0; i < r->job->roles.n_workers && facts; i++) {
+    if (!facts[i].host[0]) continue; /* it is lost */
     r->workers[i].host = facts[i].host;
     r->workers[i].peak_rss_bytes = facts[i].peak_rss_bytes;
     r->workers[i].optimizer_bytes = facts[i].optimizer_bytes;
@@ -295,6 +315,7 @@ static ronde_status fill_results(ronde__run *r) {
   const ronde__rank *first = &r->ranks[0];
   int n_ops = first->n_ops;
   fill_facts(r);
+  fill_losses(r);
   for (int i = 0; i < r->job->roles.n_workers && first->straggler; i++) {
     r->late[i] = ronde__straggler_row_of(first->straggler, i);
     r->workers[i].late = &r->late[i];
@@ -389,7 +410,7 @@ ronde_status ronde__report_write(ronde__run *r, char **json_out) {
   /* Of all processes; the others' whole lives are the run. */
   for (int i = 1; i < r->job->roles.n_ranks && r->job->mpi && r->ranks[0].facts; i++) {
     record->cpu_s += seconds(r->ranks[0].facts[i].cpu_ns);
-    record->peak_rss_bytes += r->ranks[0].facts[i].peak_rss_bytes;
+    record->peak_rss_bytes += ronde__max(0, r->ranks[0].facts[i].peak_rss_bytes);
   }
   if (!r->job->sim) ronde__energy_update(&record->energy);
   char *json;

@@ -10,9 +10,12 @@ static void note_failure(ronde__run *r, ronde_status status) {
   ronde__guard_leave(&r->guard);
 }
 
-/* Training starts when every rank is set up, so that set-up is nobody's waiting time. */
+/* Training starts when every rank is set up, so that set-up is nobody's waiting time. From then on some may be lost. */
 static ronde_status run_meet(ronde__rank *rank) {
-  return ronde__allgather(rank->transport, RONDE__TAG_READY, rank->results, sizeof *rank->results);
+  if (!rank->job->may_lose)
+    return ronde__allgather(rank->transport, RONDE__TAG_READY, rank->results, sizeof *rank->results);
+  ronde__transport_lose(rank->group, rank->job->may_lose);
+  return ronde__rank_meet(rank);
 }
 
 typedef struct ended {
@@ -34,6 +37,7 @@ static ronde_status keep_parts(ronde__rank *rank, ronde__run *run, ronde_status 
 static ronde_status train(ronde__rank *rank) {
   ronde__run *r = rank->reporter->user;
   if (rank->group->rank >= r->job->roles.n_workers) {
+    if (r->job->may_lose) ronde__transport_lose(rank->group, r->job->may_lose);
     RONDE_TRY(ronde__rank_serve(rank));
     return ronde__rank_gather(rank);
   }
@@ -63,10 +67,12 @@ static void train_rank(void *arg) {
   ronde__log_set_group(&r->errors);
   if (number != 0) rank->reporter = &silent;
   ronde_status status = train(rank);
+  bool is_lost = status == RONDE_E_LOST && ronde__transport_lost(rank->group, number); /* the others go on */
+  if (is_lost && !r->job->mpi) status = RONDE_OK;
   if (status != RONDE_OK) {
     note_failure(r, status);
     if (status == RONDE_E_LOST && !rank->agreed) ronde__rank_recover(rank);
-    if (!rank->agreed) rank->group->ops->abort(rank->group);
+    if (!rank->agreed && !is_lost) rank->group->ops->abort(rank->group);
   }
   ronde__log_set_rank(-1);
   ronde__log_set_group(NULL);
@@ -105,6 +111,8 @@ ronde_status ronde__run_make(ronde__run *run) {
   RONDE__ALLOC(run->transports, (size_t)run->n_ranks * sizeof *run->transports, "ranks");
   RONDE__ALLOC(run->ranks, (size_t)run->n_ranks * sizeof *run->ranks, "ranks");
   RONDE__ALLOC(run->workers, (size_t)roles->n_members * sizeof *run->workers, "ranks");
+  RONDE__ALLOC(run->losses, (size_t)roles->n_workers * sizeof *run->losses, "ranks");
+  RONDE__ALLOC(run->lost, (size_t)roles->n_workers * sizeof *run->lost, "ranks");
   RONDE__ALLOC(run->late, (size_t)roles->n_workers * sizeof *run->late, "ranks");
   for (int i = 0; i < roles->n_members; i++)
     run->workers[i] = (ronde__record_worker){.rank = roles->members[i].rank,
@@ -127,6 +135,8 @@ ronde_status ronde__run_make(ronde__run *run) {
 }
 
 void ronde__run_tear_down(ronde__run *run) {
+  for (int i = 0; run->transports && i < run->n_ranks && run->transports[i]; i++)
+    ronde__transport_lose(run->transports[i], NULL);
   for (int i = 0; run->ranks && i < run->n_ranks; i++)
     if (run->ranks[i].job) ronde__rank_tear_down(&run->ranks[i]);
   if (run->drilled) ronde__disk_set(NULL);
@@ -139,6 +149,8 @@ void ronde__run_tear_down(ronde__run *run) {
   ronde__free(run->transports);
   ronde__free(run->workers);
   ronde__free(run->late);
+  ronde__free(run->losses);
+  ronde__free(run->lost);
   ronde__free(run->step_seconds);
   ronde__guard_destroy(&run->guard);
 }

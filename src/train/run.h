@@ -17,8 +17,10 @@ typedef struct ronde__run {
   ronde__record_worker *workers; /* [members] */
   ronde__straggler_row *late;    /* [workers of the run]: behind the workers */
   ronde__record_choice choices[6];
-  ronde__lock *lock; /* of --out */
-  ronde__disk disk;  /* of the files of this run, where it is `drilled` */
+  ronde__record_loss *losses; /* [workers of the run] */
+  ronde__loss *lost;          /* [workers of the run]: what they say */
+  ronde__lock *lock;          /* of --out */
+  ronde__disk disk;           /* of the files of this run, where it is `drilled` */
   bool drilled;
   ronde__steps *steps;
   ronde_predictor **predictor_out; /* NULL: not wanted */

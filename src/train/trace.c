@@ -153,6 +153,10 @@ ronde_status ronde__rank_end_trace(ronde__rank *r) {
   ronde__transport *transport = r->transport;
   ronde__trace_head *heads;
   if (!traces(r)) return RONDE_OK;
+  if (ronde__rank_has_lost(r)) {
+    if (transport->rank == 0) ronde__log(RONDE_LOG_WARNING, "trace.json has rank 0 alone, because a worker was lost");
+    return RONDE_OK;
+  }
   RONDE__ALLOC(heads, (size_t)transport->size * sizeof *heads, "trace");
   heads[transport->rank] = own_head(r);
   ronde_status status = read_clocks(r, 1);

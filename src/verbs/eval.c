@@ -227,7 +227,7 @@ static void eval_join_values(const ronde__job *job, const eval_rank *ranks, json
   else eval_tell_values(job, ranks[0].values, result);
 }
 
-/* Of a language model: what its mean loss, in nats a token, says. */
+/* Of a language model: what its mean loss, in nats a token, says. are_bytes: all of a text's are told. */
 static void eval_tell_sequences(double loss, bool are_bytes, json_t *result) {
   json_object_set_new(result, "perplexity", json_real(exp(loss)));
   json_object_set_new(result, are_bytes ? "bits_per_byte" : "bits_per_token", json_real(loss / log(2)));
@@ -249,7 +249,8 @@ static ronde_status eval_report(const ronde__job *job, const eval_rank *ranks, c
   if (!result) return ronde__fail(RONDE_E_NUMERIC, "%s: the loss is NaN or Inf", job->init_path);
   if (ranks[0].values) eval_join_values(job, ranks, result);
   if (job->data->source.label_elems)
-    eval_tell_sequences(sum.loss_sum / (double)sum.n, ronde__data_has_window(job->options->data), result);
+    eval_tell_sequences(sum.loss_sum / (double)sum.n,
+                        ronde__data_has_window(job->options->data) && job->options->mask == 0, result);
   ronde_status status = verdicts->at ? ronde__verdicts_tell(verdicts, job->options->csv, result) : RONDE_OK;
   if (status == RONDE_OK) return ronde__json_give(result, "result", json_out);
   json_decref(result);

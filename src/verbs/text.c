@@ -40,6 +40,9 @@ static ronde_status text_check_options(const ronde__job *job) {
                        job->options->input);
   if (!job->options->prompt)
     return ronde__fail(RONDE_E_USAGE, "%s continues a text: --prompt TEXT says how it begins", job->init_path);
+  if (job->model && job->model->mask > 0)
+    return ronde__fail(RONDE_E_USAGE, "%s: %s tells tokens that are hidden from it, and continues no text",
+                       job->init_path, job->model->name);
   if (job->vocabulary > 256)
     return ronde__fail(RONDE_E_USAGE, "%s: only tokens that are bytes make a text, and it knows %lld of them",
                        job->init_path, (long long)job->vocabulary);

@@ -33,9 +33,15 @@ CASES = {
 SEQUENCES = {
     "gpt-tiny-t24-b3": ("gpt-tiny", 24, 256, 3, "tokens"),
     "recurrent-t9-b5": ("recurrent", 9, 11, 5, "padded_tokens"),
+    "bert-tiny-t24-b5": ("bert-tiny", 24, 61, 5, "padded_tokens"),
     "transformer-tiny-t11-b4": ("transformer-tiny", 11, 60, 4, "translations"),
 }
-NETWORKS = {"gpt-tiny": models.TinyGpt, "recurrent": models.Recurrent, "transformer-tiny": models.Transformer}
+NETWORKS = {
+    "gpt-tiny": models.TinyGpt,
+    "recurrent": models.Recurrent,
+    "bert-tiny": models.TinyBert,
+    "transformer-tiny": models.Transformer,
+}
 SEQUENCE_SUMS = 16
 
 

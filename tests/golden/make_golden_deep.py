@@ -37,6 +37,8 @@ CASES = {
     "resnet18-cifar-3x32x32-b42": ("resnet18-cifar", 3, 32, 10, 42, 1.0, 2.0),
     "resnet18-cifar-1x28x28-c100-b4": ("resnet18-cifar", 1, 28, 100, 4, 1.0, 2.0),
     "resnet18-cifar-scaled-3x32x32-b4": ("resnet18-cifar", 3, 32, 10, 4, 0.125, 2.0),
+    "vgg16-tiny-3x32x32-b4": ("vgg16-tiny", 3, 32, 10, 4, None, 0.0),
+    "inception-v3-tiny-3x107x107-b4": ("inception-v3-tiny", 3, 107, 10, 4, 1.0, 2.0),
     "blocks-3x16x16-b5": ("blocks", 3, 16, 10, 5, 0.125, 0.0),
     "resnet50-3x64x64-b4": ("resnet50", 3, 64, 10, 4, 1.0, 0.0),
     "resnet50-3x32x32-b42": ("resnet50", 3, 32, 10, 42, 1.0, 2.0),

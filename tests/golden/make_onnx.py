@@ -333,10 +333,10 @@ def bad():
         return n
 
     n = linear("b")
-    n.nodes[:0] = [helper.make_node("Einsum", ["input", "input"], ["a"], name="e1", equation="ij,ij->ij"),
-                   helper.make_node("Einsum", ["a", "a"], ["a2"], name="e2", equation="ij,ij->ij"),
+    n.nodes[:0] = [helper.make_node("NonZero", ["input"], ["a"], name="e1"),
+                   helper.make_node("NonZero", ["a"], ["a2"], name="e2"),
                    helper.make_node("FancyOp", ["a2"], ["b"], name="f1", domain="com.example")]
-    put("operators", n.model(), "not supported: Einsum (node e1), com.example.FancyOp (node f1)")
+    put("operators", n.model(), "not supported: NonZero (node e1), com.example.FancyOp (node f1)")
 
     n = linear("a")
     branch = helper.make_graph([helper.make_node("Identity", ["input"], ["t"])], "branch", [],

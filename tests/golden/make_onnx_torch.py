@@ -1,6 +1,7 @@
 """Small networks as PyTorch's exporter writes them for training, with outputs, loss and gradients of PyTorch in f64:
-tests/golden/onnx/torch-*.onnx and .json: a residual one, and one with a gate of channels, a transformer's block, and
-arithmetic. Needs PyTorch (2.15; the second was made by 2.9) and onnx, by hand:
+tests/golden/onnx/torch-*.onnx and .json: a residual one; one with a gate of channels, a transformer's block, and
+arithmetic; one with attention in shifted windows. Needs PyTorch (2.15; the second was made by 2.9), torchvision and onnx, by
+hand:
 
     python tests/golden/make_onnx_torch.py tests/golden/onnx [NAME...]
 """
@@ -11,6 +12,7 @@ import sys
 
 import torch
 from torch import nn
+from torchvision.models import swin_transformer
 
 FOLDER = pathlib.Path(sys.argv[1])
 BATCH, CLASSES = 3, 10
@@ -76,6 +78,27 @@ class Attention(nn.Module):
         return self.fc(torch.cat([x[:, 0], torch.log(1.5 - torch.exp(-y))], dim=1))
 
 
+class Windows(nn.Module):
+    """Attention in shifted windows of both Swin transformers, PyTorch's own attention, which puts the batch in the second
+    place, and products by einsum: tensors whose batch is joined with windows, or with time, and masks made by nodes."""
+
+    def __init__(self, width=8):
+        super().__init__()
+        self.conv, self.norm1, self.norm2 = nn.Conv2d(3, width, 2, 2), nn.LayerNorm(width), nn.LayerNorm(width)
+        self.windows = swin_transformer.ShiftedWindowAttention(width, [3, 3], [1, 1], 2)
+        self.windows2 = swin_transformer.ShiftedWindowAttentionV2(width, [3, 3], [1, 1], 2)
+        self.attention, self.fc = nn.MultiheadAttention(width, 2, batch_first=True), nn.Linear(width, CLASSES)
+
+    def forward(self, x):
+        x = self.conv(x).permute(0, 2, 3, 1)
+        x = x + self.windows(self.norm1(x))
+        x = (x + self.windows2(x)).flatten(1, 2)
+        y = self.norm2(x)
+        x = x + self.attention(y, y, y, need_weights=False)[0]
+        weights = torch.softmax(torch.einsum("bid,bjd->bij", x, x) / 4, dim=-1)
+        return self.fc(torch.einsum("bij,bjd->bid", weights, x).mean(1))
+
+
 def numbers(values):
     return [float(f"{v:.9g}") for v in values.detach().double().numpy().ravel()]
 
@@ -96,11 +119,12 @@ def save(name, net):
     loss = nn.functional.cross_entropy(net.train()(x.double()), labels)
     loss.backward()
     expected = {"batch": BATCH, "x": numbers(x), "labels": labels.tolist(), "outputs": numbers(outputs),
+                "buffers": [name for name, b in net.named_buffers() if name.endswith("table")],
                 "loss": loss.item(), "gradients": {name: numbers(p.grad) for name, p in net.named_parameters()}}
     (FOLDER / f"{name}.json").write_text(json.dumps(expected, indent=0) + "\n")
 
 
-for name, kind in {"torch-resnet": Net, "torch-attention": Attention}.items():
+for name, kind in {"torch-resnet": Net, "torch-attention": Attention, "torch-windows": Windows}.items():
     if name in (sys.argv[2:] or [name]):
         torch.manual_seed(1)
         save(name, kind())

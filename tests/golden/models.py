@@ -1,9 +1,11 @@
 """The networks in PyTorch, and the numbers that C and Python make alike without a file.
 
-Requirements: torch >= 2, numpy. They are needed to make or follow golden data, never to build or test.
+Requirements: torch >= 2, numpy; torchvision for VGG and Inception, transformers for BERT. They are needed to make or follow
+golden data, never to build or test.
 """
 
 import collections
+import functools
 
 import numpy as np
 import torch
@@ -111,6 +113,46 @@ def resnet(blocks, bottleneck, small_stem, channels, classes):
         named.append((f"layer{stage + 1}", nn.Sequential(*layer)))
     named += [("avgpool", nn.AdaptiveAvgPool2d(1)), ("flatten", nn.Flatten()), ("fc", nn.Linear(channels, classes))]
     return nn.Sequential(collections.OrderedDict(named))
+
+
+def vgg16_tiny(channels, classes):
+    """torchvision's VGG-16 with an eighth of the channels. Dropout is 0, and ReLUs leave their inputs as they are."""
+    from torchvision.models import vgg
+
+    widths = [8, 8, "M", 16, 16, "M", 32, 32, 32, "M", 64, 64, 64, "M", 64, 64, 64, "M"]
+    net = vgg.VGG(vgg.make_layers(widths), num_classes=classes, init_weights=False, dropout=0)
+    net.features[0] = nn.Conv2d(channels, 8, 3, padding=1)
+    net.classifier[0], net.classifier[3] = nn.Linear(64 * 7 * 7, 64), nn.Linear(64, 64)
+    net.classifier[6] = nn.Linear(64, classes)
+    for module in net.modules():
+        if isinstance(module, nn.ReLU):
+            module.inplace = False
+    return net
+
+
+def inception_v3_tiny(channels, classes):
+    """torchvision's Inception-v3 with an eighth of the channels and one block of each kind. Dropout is 0, and ReLUs are
+    modules."""
+    from torchvision.models import inception as tv
+
+    class Conv(tv.BasicConv2d):
+        def __init__(self, inside, out, **options):
+            super().__init__(inside if inside == channels else inside // 8, out // 8, **options)
+            self.relu = nn.ReLU()
+
+        def forward(self, x):
+            return self.relu(self.bn(self.conv(x)))
+
+    a, b, c, d, e = (
+        functools.partial(kind, conv_block=Conv)
+        for kind in (tv.InceptionA, tv.InceptionB, tv.InceptionC, tv.InceptionD, tv.InceptionE)
+    )
+    blocks = [Conv, a, b, c, d, e, None]
+    net = tv.Inception3(classes, aux_logits=False, inception_blocks=blocks, init_weights=False, dropout=0)
+    net.Conv2d_1a_3x3 = Conv(channels, 32, kernel_size=3, stride=2)
+    net.Mixed_5c = net.Mixed_5d = net.Mixed_6c = net.Mixed_6d = net.Mixed_6e = net.Mixed_7c = nn.Identity()
+    net.Mixed_6a, net.Mixed_6b, net.fc = b(256), c(736, channels_7x7=128), nn.Linear(2048 // 8, classes)
+    return net
 
 
 class Blocks(nn.Module):
@@ -234,6 +276,34 @@ class Attention(nn.Module):
         return self.out_proj(y.transpose(1, 2).reshape(n, t, width))
 
 
+class TinyBert(nn.Module):
+    """Hugging Face's BertForMaskedLM. Zeros at the end of a sequence are padding."""
+
+    def __init__(self, vocabulary, steps, classes):
+        super().__init__()
+        import transformers
+
+        config = transformers.BertConfig(
+            vocab_size=vocabulary,
+            hidden_size=128,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=512,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            attn_implementation="eager",
+        )
+        self.net = transformers.BertForMaskedLM(config)
+
+    def named_parameters(self, *args, **options):
+        return self.net.named_parameters(*args, **options)
+
+    def forward(self, x):
+        places = torch.arange(1, x.shape[1] + 1)
+        lengths = ((x != 0) * places).amax(1, keepdim=True)
+        return self.net(input_ids=x, attention_mask=(places <= lengths).long()).logits
+
+
 class Recurrent(nn.Module):
     """No network of the product, but its ops: two layers of LSTM and of GRU in both directions over packed sequences,
     which begin with states that are learnt."""
@@ -285,6 +355,10 @@ def build(model, channels, size, classes, padding="same"):
         return resnet([2, 2, 2, 2], False, True, channels, classes)
     if model == "resnet50":
         return resnet([3, 4, 6, 3], True, False, channels, classes)
+    if model == "vgg16-tiny":
+        return vgg16_tiny(channels, classes)
+    if model == "inception-v3-tiny":
+        return inception_v3_tiny(channels, classes)
     raise ValueError(f"no model {model}")
 
 
@@ -367,10 +441,10 @@ def sketch(x, sums=SKETCH):
 
 def set_weights(net):
     """Weights by hash, of about PyTorch's usual size; returns the scale of each parameter."""
-    scales = {}
+    scales, parameters = {}, dict(net.named_parameters())
     with torch.no_grad():
-        for stream, (name, parameter) in enumerate(net.state_dict().items()):
-            weight = net.state_dict()[name.replace("bias", "weight")]
+        for stream, (name, parameter) in enumerate(parameters.items()):
+            weight = parameters.get(name.replace("bias", "weight"), parameter)
             fan_in = weight[0].numel()
             scales[name] = 2.0 ** round(np.log2(1 / np.sqrt(fan_in)))
             parameter.copy_(

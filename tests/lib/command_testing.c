@@ -14,6 +14,8 @@ int run(const char *format, ...) {
   assert_non_null(pipe);
   size_t n = fread(said, 1, sizeof said - 1, pipe);
   said[n] = 0;
+  while (fread(words, 1, sizeof words, pipe) > 0) { /* a closed pipe would be another error */
+  }
   int status = pclose(pipe);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }

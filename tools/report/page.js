@@ -9,9 +9,19 @@
   const draw = async (place) => {
     const values = read(place.dataset.rows);
     const spec = Object.assign({}, charts[place.dataset.chart], { config, data: { values }, description: place.dataset.says });
-    if (spec.height && spec.height.step) spec.height = spec.height.step * rows(spec, values); // Vega-Lite would warn of both
     const narrow = place.clientWidth < 520;
-    const legend = narrow ? Object.assign({}, config.legend, { columns: 2 }) : config.legend;
+    let step = spec.height && spec.height.step;
+    if (step && narrow && spec.encoding.y.field === "case") { // names of cases, a line for each of their parts
+      const parts = Math.max(...values.map((row) => row.case.split(/[,\n]/).length));
+      const axis = Object.assign({}, spec.encoding.y.axis, { labelExpr: "split(datum.label, regexp('[,\\n]'))", labelLineHeight: 12 });
+      spec.encoding = Object.assign({}, spec.encoding, { y: Object.assign({}, spec.encoding.y, { axis }) });
+      step = Math.max(step, 12 * parts + 8);
+    }
+    if (step) spec.height = step * rows(spec, values); // Vega-Lite would warn of both
+    const color = spec.encoding && spec.encoding.color && spec.encoding.color.field;
+    const longest = Math.max(0, ...values.map((row) => String(row[color] || "").length));
+    const columns = Math.max(1, Math.floor(place.clientWidth / (Math.min(config.legend.labelLimit, 7 * longest) + 30)));
+    const legend = Object.assign({}, config.legend, { columns });
     spec.config = Object.assign({}, config, { legend, axisY: { labelLimit: Math.round(0.42 * place.clientWidth) } });
     const options = { mode: "vega-lite", renderer: "svg", actions: false, ast: true, tooltip: { disableDefaultStyle: true } };
     await vegaEmbed(place, spec, options);

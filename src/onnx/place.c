@@ -1,0 +1,209 @@
+/* Tensors in which the batch stands anywhere, or has become one dimension with another: [T,N,F], [N * windows,T,F], and those
+ * that are alike in all examples. Ronde's have the dimensions of an example in the same order, and the batch in front; so where
+ * the batch moves, nothing does. */
+#include "onnx/import.h"
+
+#include <string.h>
+
+static bool has_own_dim(const ronde__onnx_place *place) { return place->at != RONDE__ONNX_ALIKE && !place->merged; }
+
+/* How many dimensions an example has. */
+static int own_rank(const ronde__onnx_place *place) { return place->rank - has_own_dim(place); }
+
+ronde__onnx_place ronde__onnx_place_of(const ronde__onnx_value *value) {
+  int64_t dims[RONDE_MAX_RANK];
+  ronde__onnx_place place = {0, RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE};
+  if (!value) return place;
+  if (value->kind == RONDE__ONNX_CONSTANT) place.rank = (int)value->constant->n_dims;
+  if (value->kind == RONDE__ONNX_KNOWN) place.rank = value->known->rank;
+  if (value->kind != RONDE__ONNX_TENSOR) return place;
+  place.at = value->at;
+  place.merged = value->merged;
+  place.rank = ronde_tensor_dims(value->x, dims) + has_own_dim(&place);
+  return place;
+}
+
+ronde_status ronde__onnx_in_place(ronde__onnx_import *im, const ronde__onnx_node *node, int i,
+                                  const ronde_tensor **x_out, ronde__onnx_place *place_out) {
+  const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
+  int64_t dims[RONDE_MAX_RANK];
+  bool is_constant = value && (value->kind == RONDE__ONNX_CONSTANT || value->kind == RONDE__ONNX_KNOWN);
+  if (is_constant) {
+    RONDE_TRY(ronde__onnx_parameter(im, node, i, x_out));
+    *place_out = (ronde__onnx_place){ronde_tensor_dims(*x_out, dims), RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE};
+    return *x_out ? RONDE_OK : ronde_graph_status(im->graph);
+  }
+  if (!value || value->kind != RONDE__ONNX_TENSOR) return ronde__onnx_in_tensor(im, node, i, x_out);
+  if (value->order != RONDE__ONNX_AS_EVER || value->transposed)
+    return ronde__onnx_fail(im, node, "the batch is not the first dimension of its input %s",
+                            RONDE__SHOWN(im->file->names[node->in[i]]));
+  *x_out = value->x;
+  *place_out = ronde__onnx_place_of(value);
+  return RONDE_OK;
+}
+
+ronde_status ronde__onnx_set_place(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const ronde_tensor *x,
+                                   const ronde__onnx_place *place) {
+  RONDE_TRY(ronde__onnx_set(im, node, i, x));
+  ronde__onnx_value *value = ronde__onnx_out(im, node, i);
+  if (!value) return RONDE_OK;
+  value->at = place->at;
+  value->merged = place->merged;
+  return RONDE_OK;
+}
+
+/* ---- axes ---- */
+
+int ronde__onnx_dim_at(const ronde__onnx_place *place, int axis) {
+  if (axis == place->at) return -1;
+  return axis - (has_own_dim(place) && axis > place->at);
+}
+
+ronde_status ronde__onnx_axis(const ronde__onnx_import *im, const ronde__onnx_node *node, int64_t axis,
+                              const ronde__onnx_place *place, int *dim_out) {
+  int64_t from_front = axis < 0 ? axis + place->rank : axis;
+  if (from_front >= 0 && from_front < place->rank && from_front != place->at) {
+    *dim_out = ronde__onnx_dim_at(place, (int)from_front);
+    return RONDE_OK;
+  }
+  return ronde__onnx_fail(im, node, "axis %lld is the batch, or beyond the %d dimensions of its input", (long long)axis,
+                          place->rank);
+}
+
+/* ---- operands of arithmetic ---- */
+
+ronde_status ronde__onnx_common(const ronde__onnx_import *im, const ronde__onnx_node *node, int first, int n,
+                                ronde__onnx_place *place_out) {
+  ronde__onnx_place all = {1, RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE};
+  int behind = -1; /* dimensions from the batch's on */
+  for (int i = first; i < first + n; i++) {
+    const ronde__onnx_place own = ronde__onnx_place_of(ronde__onnx_in(im, node, i));
+    all.rank = own.rank > all.rank ? own.rank : all.rank;
+    if (own.at == RONDE__ONNX_ALIKE) continue;
+    if (behind >= 0 && (behind != own.rank - own.at || all.merged != own.merged))
+      return ronde__onnx_fail(im, node, "input %d (%s) has the batch in another dimension than the rest", i,
+                              RONDE__SHOWN(im->file->names[node->in[i]]));
+    behind = own.rank - own.at;
+    all.merged = own.merged;
+  }
+  if (behind >= 0) all.at = all.rank - behind;
+  *place_out = all;
+  return RONDE_OK;
+}
+
+ronde_status ronde__onnx_operand(ronde__onnx_import *im, const ronde__onnx_node *node, int i,
+                                 const ronde__onnx_place *place, const ronde_tensor **x_out) {
+  ronde__onnx_place own = {0};
+  int64_t dims[RONDE_MAX_RANK], file[RONDE__ONNX_MAX_SIZES + RONDE_MAX_RANK], wanted[RONDE_MAX_RANK];
+  RONDE_TRY(ronde__onnx_in_place(im, node, i, x_out, &own));
+  int has = ronde_tensor_dims(*x_out, dims), rank = own_rank(place), n = 0;
+  for (int d = 0; d < place->rank - own.rank && d < RONDE__ONNX_MAX_SIZES; d++) file[n++] = 1;
+  for (int d = 0; d < has; d++) file[n++] = dims[d];
+  if (own.at == RONDE__ONNX_ALIKE && has_own_dim(place) && place->at < n && file[place->at] == 1)
+    memmove(file + place->at, file + place->at + 1, (size_t)(--n - place->at) * sizeof *file);
+  if (n != rank || rank > RONDE_MAX_RANK)
+    return ronde__onnx_fail(im, node,
+                            "input %d (%s) has other dimensions than the rest: the batch must be the first of all", i,
+                            RONDE__SHOWN(im->file->names[node->in[i]]));
+  memcpy(wanted, file, (size_t)n * sizeof *file);
+  if (n == has && !memcmp(wanted, dims, (size_t)n * sizeof *dims)) return RONDE_OK;
+  *x_out = ronde_reshape(*x_out, rank, wanted);
+  return *x_out ? RONDE_OK : ronde_graph_status(im->graph);
+}
+
+/* ---- reshaping ---- */
+
+void ronde__onnx_sizes_of(const ronde_tensor *x, const ronde__onnx_place *place, ronde__onnx_value *sizes_out) {
+  ronde__onnx_value sizes = {.kind = RONDE__ONNX_SIZES};
+  int64_t dims[RONDE_MAX_RANK];
+  int rank = ronde_tensor_dims(x, dims), d = 0;
+  for (int axis = 0; axis < rank + has_own_dim(place); axis++) {
+    bool is_batch = axis == place->at;
+    sizes.size[sizes.n++] = !is_batch ? dims[d] : place->merged ? RONDE__ONNX_BATCHES(dims[d]) : RONDE__ONNX_BATCH;
+    d += !is_batch || place->merged;
+  }
+  *sizes_out = sizes;
+}
+
+/* What is asked for, with the sizes that are 0 or -1 filled in; false: it is not possible. The size that has the batch is
+ * where as many elements of an example lie in front of it as before. */
+static bool fill_sizes(const ronde__onnx_import *im, const ronde__onnx_value *own, bool zeros, int64_t front,
+                       int64_t elems, ronde__onnx_value *to, int *at_out) {
+  int64_t product = 1, k = 1;
+  int open = -1, at = -1;
+  for (int i = 0; i < to->n; i++) {
+    int64_t *size = &to->size[i];
+    if (*size == 0 && !zeros && i < own->n) *size = own->size[i];
+    bool has_batch = ronde__onnx_batches(*size) > 0;
+    if (has_batch && at >= 0) return false;
+    if (has_batch) k = ronde__onnx_batches(*size), at = i;
+    else if (*size == -1 && open < 0) open = i;
+    else if (*size < 1 || __builtin_mul_overflow(product, *size, &product)) return false;
+  }
+  int64_t batch = im->file->batch;
+  for (int i = 0, before = 1; at < 0 && batch && i < to->n && before <= front && i != open; i++) {
+    int64_t size = to->size[i]; /* a file that was made for one batch has it in its numbers */
+    if (before == front && size % batch == 0) at = i, k = size / batch, product /= size;
+    before = (int)ronde__min(INT32_MAX, before * (size < INT32_MAX ? size : INT32_MAX));
+  }
+  if (at < 0) at = open, k = 0, open = -1;
+  if (at < 0 || __builtin_mul_overflow(product, k ? k : 1, &product) || product < 1 || elems % product) return false;
+  if (open >= 0) to->size[open] = elems / product;
+  else if (k == 0) k = elems / product;
+  else if (product != elems) return false;
+  to->size[at] = RONDE__ONNX_BATCHES(k);
+  *at_out = at;
+  return k < RONDE__ONNX_MAX_BATCHES;
+}
+
+/* The same without a batch. */
+static bool fill_alike(const ronde__onnx_value *own, bool zeros, int64_t elems, ronde__onnx_value *to) {
+  int64_t product = 1;
+  int open = -1;
+  for (int i = 0; i < to->n; i++) {
+    int64_t *size = &to->size[i];
+    if (*size == 0 && !zeros && i < own->n) *size = own->size[i];
+    if (*size == -1 && open < 0) open = i;
+    else if (*size < 1 || __builtin_mul_overflow(product, *size, &product)) return false;
+  }
+  if (elems % product) return false;
+  if (open >= 0) to->size[open] = elems / product;
+  return open >= 0 || product == elems;
+}
+
+/* n below 0: none. */
+static int64_t product_of(const int64_t *dims, int n) {
+  int64_t product = 1;
+  for (int d = 0; d < n; d++) product *= dims[d];
+  return product;
+}
+
+ronde_status ronde__onnx_reshape_tensor(ronde__onnx_import *im, const ronde__onnx_node *node,
+                                        const ronde__onnx_value *sizes) {
+  const ronde_tensor *x;
+  ronde__onnx_place place = {0}, target = {sizes->n, RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE};
+  ronde__onnx_value own, to = *sizes;
+  ronde__shape has = {0}, shape = {0};
+  bool zeros = ronde__onnx_attr_int(node, "allowzero", 0) != 0;
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
+  has.rank = ronde_tensor_dims(x, has.dim);
+  ronde__onnx_sizes_of(x, &place, &own);
+  int64_t elems = ronde__shape_elems(&has), before = 1;
+  int64_t front = product_of(has.dim, place.at + (place.merged == RONDE__ONNX_INNER));
+  bool alike = place.at == RONDE__ONNX_ALIKE;
+  bool right = alike ? fill_alike(&own, zeros, elems, &to) : fill_sizes(im, &own, zeros, front, elems, &to, &target.at);
+  for (int i = 0; i < to.n && right; i++) {
+    int64_t k = ronde__onnx_batches(to.size[i]), size = k ? k : to.size[i];
+    if (i < target.at) before *= size;
+    if (k > 1) target.merged = before == front ? RONDE__ONNX_OUTER : RONDE__ONNX_INNER;
+    if (target.merged == RONDE__ONNX_INNER && i == target.at) before *= size;
+    right = shape.rank < RONDE_MAX_RANK || k == 1;
+    if (k != 1 && right) shape.dim[shape.rank++] = size;
+  }
+  if (!right || (!alike && before != front))
+    return ronde__onnx_fail(im, node, "it does not keep the batch as a dimension of its own, or an example's elements");
+  if (shape.rank == 0) shape = (ronde__shape){1, {1}};
+  if (ronde__shape_equal(&has, &shape)) return ronde__onnx_set_place(im, node, 0, x, &target);
+  RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
+  return ronde__onnx_set_place(im, node, 0, ronde_reshape(x, shape.rank, shape.dim), &target);
+}

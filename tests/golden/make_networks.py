@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/networks.txt: the parameters and buffers of torchvision's vgg16 and inception_v3 (aux_logits=False) and of
+Hugging Face's BertForMaskedLM (bert-base-uncased's sizes, which are its defaults), a line each: network, name, shape. A
+parameter that has several names has its first one. Needs torch, torchvision and transformers; no weights are made.
+
+    python3 tests/golden/make_networks.py
+"""
+
+import pathlib
+
+import torch
+import torchvision
+import transformers
+
+
+def main():
+    with torch.device("meta"):
+        networks = {
+            "vgg16": torchvision.models.vgg16(weights=None, init_weights=False),
+            "inception-v3": torchvision.models.inception_v3(weights=None, aux_logits=False, init_weights=False),
+            "bert": transformers.BertForMaskedLM(transformers.BertConfig()),
+        }
+    lines = []
+    for network, net in networks.items():
+        kept = net.state_dict().keys()
+        tensors = [*net.named_parameters(), *((n, b) for n, b in net.named_buffers() if n in kept)]
+        lines += [f"{network} {name} {'x'.join(map(str, t.shape)) or '1'}\n" for name, t in tensors]
+        print(network, sum(p.numel() for p in net.parameters()))
+    (pathlib.Path(__file__).resolve().parent / "networks.txt").write_text("".join(lines))
+
+
+main()

@@ -1,0 +1,102 @@
+/* The published sizes of networks whose tiny forms are compared with PyTorch: each parameter and buffer has the name and the
+ * shape that it has in torchvision and Hugging Face (tests/golden/make_networks.py), and there are no others. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "job/job.h"
+#include "models_testing.h"
+
+enum { MOST = 1200 };
+
+typedef struct tensor {
+  char name[96], shape[40];
+  int n_met;
+} tensor;
+
+static tensor wanted[MOST];
+
+static int read_wanted(const char *network) {
+  char path[1024], line[256], of[40];
+  int n = 0;
+  snprintf(path, sizeof path, "%s/tests/golden/networks.txt", RONDE_SOURCE_DIR);
+  FILE *file = fopen(path, "r");
+  assert_non_null(file);
+  while (fgets(line, sizeof line, file)) {
+    assert_true(n < MOST);
+    assert_int_equal(sscanf(line, "%39s %95s %39s", of, wanted[n].name, wanted[n].shape), 3);
+    wanted[n].n_met = 0;
+    n += !strcmp(of, network);
+  }
+  fclose(file);
+  return n;
+}
+
+/* A counter has no dimensions, and is written as 1. */
+static void meet(int n, const char *name, const ronde__shape *shape) {
+  char text[40] = "1";
+  int length = 0;
+  for (int d = 0; d < shape->rank; d++)
+    length += snprintf(text + length, sizeof text - (size_t)length, "%s%lld", d ? "x" : "", (long long)shape->dim[d]);
+  for (int i = 0; i < n; i++) {
+    if (strcmp(wanted[i].name, name)) continue;
+    assert_string_equal(text, wanted[i].shape);
+    wanted[i].n_met++;
+    return;
+  }
+  fail_msg("%s is no name of it", name);
+}
+
+static void check_network(const char *name, int64_t parameters) {
+  const ronde__model *model = ronde__model_find(name);
+  const ronde__model_options options = {.dropout = model->dropout};
+  ronde__shape shape = ronde__model_shape(model);
+  ronde_graph *graph;
+  int n = read_wanted(name);
+  assert_int_equal(ronde__model_graph(model, &options, &shape, model->vocabulary, model->classes, &graph), RONDE_OK);
+  assert_int_equal(ronde_graph_parameters(graph), parameters);
+  for (int i = 0; i < graph->n_params; i++) meet(n, graph->params[i].name, &graph->params[i].shape);
+  for (int i = 0; i < graph->n_buffers; i++) meet(n, graph->buffers[i].name, &graph->buffers[i].shape);
+  assert_in_range(n, 1, MOST);
+  for (int i = 0; i < n; i++)
+    if (wanted[i].n_met != 1) fail_msg("%s: %s is there %d times", name, wanted[i].name, wanted[i].n_met);
+  ronde_graph_destroy(graph);
+}
+
+static void vgg16_is_torchvisions(void **state) { check_network("vgg16", 138357544); }
+static void inception_v3_is_torchvisions(void **state) { check_network("inception-v3", 23834568); }
+static void bert_is_hugging_faces(void **state) { check_network("bert", 109514298); }
+
+/* As fvcore and torchvision count them: multiply-adds, of which each is two operations here. */
+static void operations_are_counted(void **state) {
+  const struct {
+    const char *name;
+    double least, most; /* multiply-adds, in millions */
+  } known[] = {{"vgg16", 15460, 15490}, {"inception-v3", 5700, 5730}, {"bert-tiny", 50, 80}};
+  for (size_t i = 0; i < RONDE__COUNT(known); i++) {
+    const ronde__model *model = ronde__model_find(known[i].name);
+    ronde__shape shape = ronde__model_shape(model);
+    ronde_graph *graph;
+    assert_int_equal(
+        ronde__model_graph(model, &(ronde__model_options){0}, &shape, model->vocabulary, model->classes, &graph),
+        RONDE_OK);
+    double millions = (double)ronde_graph_forward_flops(graph) / 2e6;
+    if (!(millions > known[i].least && millions < known[i].most)) fail_msg("%s: %g", known[i].name, millions);
+    ronde_graph_destroy(graph);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(vgg16_is_torchvisions),
+      cmocka_unit_test(inception_v3_is_torchvisions),
+      cmocka_unit_test(bert_is_hugging_faces),
+      cmocka_unit_test(operations_are_counted),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
