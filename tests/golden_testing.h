@@ -1,6 +1,6 @@
 /* What the golden tests share: numbers by hash, golden files (tests/golden), the network under test, and comparing with
  * the bound. The error of each tensor against f64 may be at most BOUND times PyTorch's own in f32, with a floor of some
- * ulps of its norm. */
+ * ulps of its norm, and twice that where both have nothing but rounding noise. */
 #ifndef GOLDEN_TESTING_H
 #define GOLDEN_TESTING_H
 
