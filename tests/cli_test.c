@@ -536,8 +536,8 @@ static void test_a_text_goes_on(void **state) {
   FILE *to = fopen("numbers.txt", "w");
   for (int i = 0; i < 200; i++) fprintf(to, "%d\n", i);
   assert_int_equal(fclose(to), 0);
-  check_says("train --model transformer-tiny --data text:numbers.txt --window 16 --batch 8 --steps 2 --save text",
-             false, completed);
+  check_says("train --model gpt-tiny --data text:numbers.txt --window 16 --batch 8 --steps 2 --save text", false,
+             completed);
   run("predict text --prompt 17 --tokens 5 --temperature 0", NULL, &text);
   assert_int_equal(text.exit_code, 0);
   assert_int_equal(strlen(text.out), 2 + 5 + 1);

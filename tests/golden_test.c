@@ -37,7 +37,7 @@ static int ten_steps(const golden *g, const char *optimizer, const ronde__optim_
   ronde__optim *optim;
   double losses[STEPS];
   int64_t begin = 0;
-  assert_int_equal(ronde__optim_create(options, m->kernels, ronde__net_n_elems(s.net), &optim), RONDE_OK);
+  assert_int_equal(ronde__optim_create(options, m->kernels, ronde__net_n_trained(s.net), &optim), RONDE_OK);
   for (int k = 0; k < STEPS; k++) {
     int64_t end = ronde__min(begin + g->batch, g->examples);
     losses[k] = gradients(g, &s, begin, end);
@@ -109,10 +109,10 @@ static void test_planted_bugs(void **state) {
 }
 
 int main(void) {
-  static const char *const cases[] = {"lenet5-3x32x32-b7",    "lenet5-3x32x32-b42",      "lenet5-1x28x28-b7",
-                                      "mnist-small-same-b7",  "mnist-small-valid-b7",    "mnist-large-same-b7",
-                                      "mnist-large-valid-b7", "transformer-tiny-t24-b3", "recurrent-t9-b5",
-                                      "bert-tiny-t24-b5"};
+  static const char *const cases[] = {"lenet5-3x32x32-b7",       "lenet5-3x32x32-b42",   "lenet5-1x28x28-b7",
+                                      "mnist-small-same-b7",     "mnist-small-valid-b7", "mnist-large-same-b7",
+                                      "mnist-large-valid-b7",    "gpt-tiny-t24-b3",      "recurrent-t9-b5",
+                                      "transformer-tiny-t11-b4", "bert-tiny-t24-b5"};
   struct CMUnitTest tests[2 * RONDE__COUNT(cases) + 1];
   char names[2 * RONDE__COUNT(cases)][64];
   size_t n = 0;

@@ -253,9 +253,10 @@ static void a_stopped_mpirun_is_not_waited_for(void **state) {
 /* By those that wait for it, who are not named themselves; then it is ended. */
 static void a_stopped_rank_is_named(void **state) {
   need_mpi();
-  static const char *const names[] = {"s0", "s1", "s2"}, *const strategies[] = {
-                                                             "--timeout 3", "--timeout 3 --strategy ps-async",
-                                                             "--timeout 3 --strategy downpour --n-push 9 --n-fetch 9"};
+  static const char *const names[] = {"s0", "s1", "s2"},
+                           *const strategies[] = {
+                               "--timeout 3", "--timeout 3 --strategy ps-async --on-loss stop",
+                               "--timeout 3 --strategy downpour --n-push 9 --n-fetch 9 --on-loss stop"};
   for (int i = 0; i < 3; i++) {
     pid_t child = start_long_run(names[i], strategies[i]);
     assert_int_equal(run("kill -STOP $(pgrep -n -f '^[^ ]*ronde train .*--out %s/s%d')", folder, i), 0);

@@ -654,7 +654,7 @@ static void a_character_model_comes_to_the_bits_of_threads(void **state) {
   check_run(0, run("seq -s ' ' 500 > numbers.txt"));
   for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
     const char *command = "timeout 100 " RONDE
-                          " train --model transformer-tiny --data text:numbers.txt --window 24 "
+                          " train --model gpt-tiny --data text:numbers.txt --window 24 "
                           "--batch 14 --dropout 0 --lr 0.1 --epochs 1 --threads 1 --quiet --workers 3 --strategy %s "
                           "--transport %s --overwrite --out %s";
     check_run(0, run(command, strategies[i], "threads", "t"));

@@ -166,7 +166,7 @@ static const struct {
 static bool is_elsewhere(ronde__need need) {
   return need == RONDE__NEED_COMPANY || need == RONDE__NEED_ALL_REDUCE || need == RONDE__NEED_STORED_IMAGES ||
          need == RONDE__NEED_DECODING || need == RONDE__NEED_DOWNLOAD || need == RONDE__NEED_WRITING ||
-         need == RONDE__NEED_SEVERAL_HOSTS || need == RONDE__NEED_TOKENS;
+         need == RONDE__NEED_SEVERAL_HOSTS || need == RONDE__NEED_TOKENS || need == RONDE__NEED_DRAWN;
 }
 
 /* more: as "name=value", or NULL. */

@@ -24,7 +24,9 @@ static const network networks[] = {
     {"resnet50", "--model resnet50 --data synthetic:3x64x64:10:16", 7, true},
     {"vgg16-tiny", "--model vgg16-tiny --data synthetic:3x32x32:10:16", 7, false},
     {"inception-v3-tiny", "--model inception-v3-tiny --data synthetic:3x75x75:10:16", 7, true},
-    {"transformer-tiny", "--model transformer-tiny --data text:numbers.txt --window 16", 7, false},
+    {"gpt-tiny", "--model gpt-tiny --data text:numbers.txt --window 16", 7, false},
+    {"transformer-tiny", "--model transformer-tiny --data pairs:pairs.tsv --window 8", 7, false},
+    {"transformer", "--model transformer --data pairs:pairs.tsv --window 8", 2, true},
     {"bert-tiny", "--model bert-tiny --data text:numbers.txt --window 16", 1, false}, /* see below */
 };
 
@@ -57,7 +59,7 @@ static void check_network(const network *n, const char *transport, int large_sta
 
 /* large_stages: of large networks only so many; 0: all. */
 static void check_all(const char *transport, int large_stages) {
-  check_run(0, run("seq 400 >numbers.txt"));
+  check_run(0, run("seq 400 >numbers.txt; seq 400 | sed 's/.*/&\tn&/' >pairs.tsv"));
   for (size_t i = 0; i < sizeof networks / sizeof *networks; i++)
     if (!SANITIZED || !networks[i].is_large) check_network(&networks[i], transport, large_stages);
 }

@@ -56,7 +56,7 @@ static ronde_tensor *recurrent(ronde_graph *graph, ronde_tensor *x, int64_t clas
 static observed train(ronde_model_fn model, int64_t n_train, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static const char *built_in = "transformer-tiny";
+static const char *built_in = "gpt-tiny";
 
 /* model NULL: the built-in one. */
 static observed train(ronde_model_fn model, int64_t n_train, const char *format, ...) {
@@ -194,7 +194,7 @@ static void bert_too(void **state) {
   assert_true(bits_equal(&planned, &eager));
   assert_true(planned.loss[0] != unmasked.loss[0]);
   free(planned.weights), free(eager.weights), free(unmasked.weights);
-  built_in = "transformer-tiny";
+  built_in = "gpt-tiny";
 }
 
 /* Of micro-batches each has labels of its own, but the weight is the step's: the bits are those of one worker. */
@@ -224,7 +224,7 @@ static void eager_passes_have_the_bits_of_the_plan(void **state) {
 static void a_predictor_takes_tokens(void **state) {
   ronde_source source = token_source(14, 0);
   ronde_hooks hooks = {.source = &source};
-  ronde_config *config = config_make("train", "model=transformer-tiny dropout=0 threads=1 steps=1 batch=7");
+  ronde_config *config = config_make("train", "model=gpt-tiny dropout=0 threads=1 steps=1 batch=7");
   ronde_predictor *predictor;
   float x[2][STEPS] = {{1, 2, 3, 4, 5, 6, 7, 8, 9}, {1, 2, 3, 4, 11, 0, 0, 3, 3}}, y[2][STEPS][TOKENS];
   assert_int_equal(ronde_train_predictor(config, &hooks, &predictor, NULL), RONDE_OK);

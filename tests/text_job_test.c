@@ -71,7 +71,7 @@ static int train_once(void **state) {
   make_folder_with_cache(state);
   write_text();
   assert_int_equal(run_in_folder("train", NULL, &text,
-                                 "model=transformer-tiny data=text:%s/text.txt window=32 batch=16 optimizer=adam "
+                                 "model=gpt-tiny data=text:%s/text.txt window=32 batch=16 optimizer=adam "
                                  "lr=0.002 epochs=6 dropout=0 threads=1 save=%s/w"),
                    RONDE_OK);
   free(text);

@@ -78,6 +78,7 @@ typedef struct ronde_graph ronde_graph;
 typedef struct ronde_tensor ronde_tensor;
 
 #define RONDE_MAX_RANK 6
+#define RONDE_MAX_INPUTS 4
 
 RONDE_API ronde_status ronde_graph_create(ronde_graph **graph_out);
 RONDE_API void ronde_graph_destroy(ronde_graph *graph);
@@ -89,12 +90,16 @@ RONDE_API void ronde_graph_share(ronde_graph *graph, const char *layer);
 /* The first error met while building. */
 RONDE_API ronde_status ronde_graph_status(const ronde_graph *graph);
 
-/* An input of dims [rank] per example (the batch comes in front): 1 to 4 of them, for example [F], [T,F] or [C,H,W]. */
+/* An input of dims [rank] per example (the batch comes in front): 1 to 4 of them, for example [F], [T,F] or [C,H,W]. A
+ * graph may have several, up to RONDE_MAX_INPUTS, each with a name of its own: a source and a target, an image and a mask. In a
+ * job they are those of the data, and there already when a model function is called. */
 RONDE_API ronde_tensor *ronde_input(ronde_graph *graph, const char *name, int rank, const int64_t *dims);
 /* The same of tokens: int32 numbers from 0 to vocabulary - 1, such as the characters or words of a text. Only
  * ronde_embedding takes them. */
 RONDE_API ronde_tensor *ronde_input_tokens(ronde_graph *graph, const char *name, int rank, const int64_t *dims,
                                            int64_t vocabulary);
+/* The input of this name. Errors: RONDE_E_USAGE if there is none. */
+RONDE_API ronde_tensor *ronde_graph_input(ronde_graph *graph, const char *name);
 /* The target of the loss: class labels for the cross entropy, one per example or per step of a sequence, or values of the prediction's shape for the
  * squared error. */
 RONDE_API ronde_tensor *ronde_target(ronde_graph *graph);
@@ -288,7 +293,7 @@ RONDE_API ronde_tensor *ronde_matmul(const ronde_tensor *a, const ronde_tensor *
 
 /* A parameter called name, of dims [rank], as a tensor that is alike in all examples: a position's embedding, a scale. It
  * begins with values (copied; NULL: zeros), whatever seed weights are drawn by. fixed: a constant, which no training
- * changes. The graph has its input already. */
+ * changes. The graph has an input already. */
 RONDE_API ronde_tensor *ronde_parameter(ronde_graph *graph, const char *name, int rank, const int64_t *dims,
                                         const float *values, bool fixed);
 
@@ -445,7 +450,8 @@ RONDE_API ronde_pass ronde_graph_pass(const ronde_graph *graph);
  * the pass has ended. Errors: RONDE_E_USAGE while recording. */
 RONDE_API ronde_status ronde_tensor_values(const ronde_tensor *x, float *values_out);
 
-/* Builds a network on x and returns its output. classes: those of --classes, else of the data; 0 where the targets are
+/* Builds a network on x, which is the input "input", and returns its output; ronde_graph_input has the others, if the data
+ * have several. classes: those of --classes, else of the data; 0 where the targets are
  * values. Called at set-up to record the graph, possibly by several threads at once, and must build the same graph each
  * time. With the option exec set to eager it is called again for every batch, and each call inside it is executed at
  * once. Then it may build another graph each time, from parameters that were recorded; a parameter that a step does not
@@ -485,20 +491,32 @@ RONDE_API bool ronde_config_option(const char *verb, int i, ronde_option *option
 
 typedef enum ronde_split { RONDE_SPLIT_TRAIN, RONDE_SPLIT_TEST } ronde_split;
 
-/* Examples from the caller instead of those of --data. Must stay valid until the job has returned. */
 /* A label that counts nowhere: of a place in a sequence that is to be ignored. */
 #define RONDE_IGNORED (-1)
 
+/* An input beside the first one. */
+typedef struct ronde_source_input {
+  const char *name; /* by which ronde_graph_input finds it; not "input", which the first one is called */
+  int rank;
+  int64_t dims[RONDE_MAX_RANK];
+  int64_t vocabulary; /* above 0: it is tokens, int32_t numbers below it; 0: values */
+} ronde_source_input;
+
+/* Examples from the caller instead of those of --data. Must stay valid until the job has returned. */
+
 typedef struct ronde_source {
   const char *name;
-  int rank;                     /* of one example */
-  int64_t dims[RONDE_MAX_RANK]; /* dims of one example */
-  int64_t classes;              /* of the labels; 0: the targets are values */
-  int64_t target_elems;         /* values per example where classes is 0 */
-  int64_t label_elems;          /* labels per example: the steps of a sequence; 0 means 1 */
-  int64_t vocabulary;           /* above 0: inputs are tokens, numbers below it, and the x of read is int32_t */
-  int64_t n_examples[2];        /* by ronde_split; test may be 0 */
-  /* Fills x [n][dims] and labels [n][label_elems] for the examples ids [n] of a split; where classes is 0, targets [n][target_elems]
+  int rank;                       /* of one example */
+  int64_t dims[RONDE_MAX_RANK];   /* dims of one example */
+  int64_t classes;                /* of the labels; 0: the targets are values */
+  int64_t target_elems;           /* values per example where classes is 0 */
+  int64_t label_elems;            /* labels per example: the steps of a sequence; 0 means 1 */
+  int64_t vocabulary;             /* above 0: the input is tokens, numbers below it, and its part of x is int32_t */
+  int n_more;                     /* of networks with several inputs: those beside the first one, which the fields above
+                                   describe */
+  const ronde_source_input *more; /* [n_more] */
+  int64_t n_examples[2];          /* by ronde_split; test may be 0 */
+  /* Fills x [n][dims; behind them, side by side, the elements of `more`] and labels [n][label_elems] for the examples ids [n] of a split; where classes is 0, targets [n][target_elems]
    * in place of labels. All buffers are the library's. Called by the loaders' threads, several at once. Any status but
    * RONDE_OK ends the job with that status. */
   ronde_status (*read)(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
@@ -571,7 +589,9 @@ RONDE_API ronde_status ronde_eval(const ronde_config *config, const ronde_hooks 
 /* Classes with probabilities of each example in --input: images and npy files, named by file, folder or pattern, one a
  * line. If json_out is NULL, only the hook gets the results, and memory does not grow with the examples.
  * Of a network that tells the next token of a text: --tokens tokens behind --prompt, one by one. It sees as many of the last
- * ones as its input has; what it tells at a place must not depend on those behind it. JSON: prompt, text, tokens[]. */
+ * ones as its input has; what it tells at a place must not depend on those behind it. JSON: prompt, text, tokens[].
+ * Of a network that translates: the translation of --prompt, greedily, until it tells the end; the hook is told the token in
+ * front of it too, a TAB. JSON: the same. */
 RONDE_API ronde_status ronde_predict(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 
 /* ---- predictors: a trained network in memory ----
@@ -591,12 +611,16 @@ RONDE_API ronde_status ronde_predictor_create(const ronde_config *config, const 
 RONDE_API ronde_status ronde_train_predictor(const ronde_config *config, const ronde_hooks *hooks,
                                              ronde_predictor **predictor_out, char **json_out);
 RONDE_API void ronde_predictor_destroy(ronde_predictor *predictor);
-/* y [n][outputs] is the network's output, before any softmax, for x [n][shape], row-major f32: pixels between 0 and 1, or
+/* y [n][outputs] is the network's output, before any softmax, for x [n][shape], row-major f32 (of several inputs each
+ * example has theirs side by side, in the order of the data): pixels between 0 and 1, or
  * what npy files of the training data hold, which of tokens is their numbers; it is normalised here as the training data were. Blocks; the first call with a
  * new n also plans the network for that many examples. */
 RONDE_API ronde_status ronde_predictor_run(ronde_predictor *predictor, int64_t n, const float *x, float *y_out);
-/* Returns the rank of an input example and sets its dimensions. */
+/* Returns the rank of an input example and sets its dimensions; where there are several inputs, of the first one. */
 RONDE_API int ronde_predictor_shape(const ronde_predictor *predictor, int64_t dims_out[RONDE_MAX_RANK]);
+/* The same of input i, from 0; the name of the input, NULL past the end. rank_out and dims_out may be NULL. */
+RONDE_API const char *ronde_predictor_input(const ronde_predictor *predictor, int i, int *rank_out,
+                                            int64_t dims_out[RONDE_MAX_RANK]);
 /* The number of values in the output of one example. */
 RONDE_API int64_t ronde_predictor_outputs(const ronde_predictor *predictor);
 /* The name of class k; NULL if the classes have no names. Owned by the predictor. */

@@ -236,7 +236,7 @@ ronde_status ronde_doctor(const ronde_config *config, char **json_out) {
   const char *spec = ronde__config_options(config)->data;
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_ARRAYS, ronde__data_is_of_arrays(spec)));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_COLUMNS, ronde__data_is_of_columns(spec)));
-  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_TEXT, ronde__data_is_of_text(spec)));
+  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_TEXT, ronde__data_has_window(spec)));
   doctor d = {.config = config, .options = ronde__config_options(config), .advice = json_array()};
   *json_out = NULL;
   RONDE_TRY(ronde__kernels_get(&d.kernels));

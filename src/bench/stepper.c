@@ -19,6 +19,10 @@ static ronde_status draw_batch(ronde_stepper *s) {
   if (job->vocabulary)
     return ronde__fail(RONDE_E_USAGE, "%s: networks of tokens are not among those that are measured by themselves",
                        job->model_name);
+  if (job->more.n)
+    return ronde__fail(RONDE_E_USAGE,
+                       "%s: networks of several inputs are not among those that are measured by themselves",
+                       job->model_name);
   int64_t elems = job->batch * ronde__shape_elems(&job->shape);
   RONDE__ALLOC(s->x, (size_t)elems * sizeof *s->x, "bench: the batch");
   RONDE__ALLOC(s->labels, (size_t)job->batch * sizeof *s->labels, "bench: the labels");

@@ -19,6 +19,7 @@ static ronde_status find_cifar10(const char *dir, ronde__set *set);
 static ronde_status find_cifar100(const char *dir, ronde__set *set);
 static ronde_status find_synthetic(const char *shape, ronde__set *set);
 static ronde_status find_text(const char *path, ronde__set *set);
+static ronde_status find_pairs(const char *path, ronde__set *set);
 
 static const struct catalog_entry {
   const char *name;
@@ -34,10 +35,12 @@ static const struct catalog_entry {
     {"csv", find_csv, 0, {0}},
     {"folder", ronde__folder_find, 0, {0}},
     {"text", find_text, 0, {0}},
+    {"pairs", find_pairs, 0, {0}},
     {"synthetic", find_synthetic, 0, {0}},
 };
-#define NAMES \
-  "fashion-mnist, mnist, cifar10, cifar100, npy:DIR, csv:FILE, folder:DIR, text:FILE, synthetic:CxHxW:classes:n"
+#define NAMES                                                                                       \
+  "fashion-mnist, mnist, cifar10, cifar100, npy:DIR, csv:FILE, folder:DIR, text:FILE, pairs:FILE, " \
+  "synthetic:CxHxW:classes:n"
 
 static ronde_status catalog_no_memory(const ronde__set *set) {
   return ronde__fail(RONDE_E_MEMORY, "%s: no memory", set->name);
@@ -273,12 +276,21 @@ static ronde_status find_csv(const char *path, ronde__set *set) {
 
 /* ---- text ------------------------------------------------------------------------------------------------------- */
 
-static ronde_status find_text(const char *path, ronde__set *set) {
-  if (ronde__is_empty(path)) return ronde__fail(RONDE_E_USAGE, "data set text: no file is given: write text:FILE");
-  set->kind = &ronde__text_kind;
+static ronde_status find_tokens(const char *path, const ronde__set_kind *kind, ronde__set *set) {
+  set->kind = kind;
   set->classes = UINT8_MAX + 1;
   set->x_path[RONDE_SPLIT_TRAIN] = ronde__strdup(path);
   return set->x_path[RONDE_SPLIT_TRAIN] ? RONDE_OK : catalog_no_memory(set);
+}
+
+static ronde_status find_text(const char *path, ronde__set *set) {
+  if (ronde__is_empty(path)) return ronde__fail(RONDE_E_USAGE, "data set text: no file is given: write text:FILE");
+  return find_tokens(path, &ronde__text_kind, set);
+}
+
+static ronde_status find_pairs(const char *path, ronde__set *set) {
+  if (ronde__is_empty(path)) return ronde__fail(RONDE_E_USAGE, "data set pairs: no file is given: write pairs:FILE");
+  return find_tokens(path, &ronde__pairs_kind, set);
 }
 
 /* ---- synthetic -------------------------------------------------------------------------------------------------- */
@@ -390,7 +402,7 @@ static bool is_of(const char *spec, const char *name) {
 bool ronde__data_is_of_arrays(const char *spec) { return is_of(spec, "npy"); }
 bool ronde__data_is_of_columns(const char *spec) { return is_of(spec, "csv"); }
 bool ronde__data_is_of_images(const char *spec) { return is_of(spec, "folder"); }
-bool ronde__data_is_of_text(const char *spec) { return is_of(spec, "text"); }
+bool ronde__data_has_window(const char *spec) { return is_of(spec, "text") || is_of(spec, "pairs"); }
 
 ronde_status ronde__set_find(const char *spec, uint64_t seed, ronde__set *set_out) {
   if (ronde__is_empty(spec)) return ronde__fail(RONDE_E_USAGE, "no data set is named");

@@ -17,7 +17,7 @@ typedef struct ronde__data_options {
   bool normalize;    /* with the set's usual mean and deviation, where it has them */
   bool standardize;  /* with `normalize`, of tables: with mean and deviation of each column over the training rows */
   uint64_t seed;     /* of synthetic data */
-  int64_t window;    /* text: bytes of an example */
+  int64_t window;    /* text: bytes of an example; pairs: of each text of it */
   int64_t classes;   /* 0: the set's largest label + 1; else that many, and a label beyond them is an error, but
                                  not where classes have names: the caller compares these */
   int64_t resize[2]; /* height and width that every image is brought to; 0: as stored */
@@ -31,13 +31,14 @@ typedef struct ronde__data_options {
 } ronde__data_options;
 
 /* Of a spec, which may be NULL: whether it is npy:DIR, arrays in one of several orders; csv:FILE, columns with names; or
- * folder:DIR, files of images; or text:FILE. */
+ * folder:DIR, files of images; or text:FILE or pairs:FILE, which --window is for. */
 bool ronde__data_is_of_arrays(const char *spec);
 bool ronde__data_is_of_columns(const char *spec);
 bool ronde__data_is_of_images(const char *spec);
-bool ronde__data_is_of_text(const char *spec);
+bool ronde__data_has_window(const char *spec);
 
-#define RONDE__NORMALIZED_MAX 512 /* channels, or columns, that may have a mean and a deviation of their own */
+#define RONDE__INPUT_NAME_BYTES 64 /* of an input beside the first, with the 0 behind it */
+#define RONDE__NORMALIZED_MAX 512  /* channels, or columns, that may have a mean and a deviation of their own */
 
 /* y = (x - mean) / deviation by channel, for pixels x in 0..1, or what is stored as f32. */
 typedef struct ronde__normalization {
@@ -52,7 +53,7 @@ typedef struct ronde__data {
   ronde__normalization normalization; /* that read applies */
   int64_t n_beyond_unit;              /* target values outside of 0..1 */
   bool is_one_hot;                    /* each example's targets are one 1 and zeros */
-  int64_t n_skipped;                  /* images that were left out */
+  int64_t n_skipped;                  /* images, or pairs of texts, that were left out */
   bool test_is_val;                   /* the test split is a folder's val/: these are validation examples */
   bool has_other_val;                 /* the folder has a val/ beside the test/ that is the test split */
   bool augments;                      /* loaders read training examples as an epoch sees them */
@@ -78,12 +79,8 @@ ronde_status ronde__data_mask(ronde__data *data, double share, int64_t token, in
 ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, float *x,
                               int64_t *labels, float *targets);
 
-/* Elements of an example's input. */
-static inline int64_t ronde__source_elems(const ronde_source *source) {
-  int64_t elems = 1;
-  for (int d = 0; d < source->rank; ++d) elems *= source->dims[d];
-  return elems;
-}
+/* Of an example's row: of all its inputs. */
+int64_t ronde__source_elems(const ronde_source *source);
 /* Labels of an example; 0: it has targets. */
 static inline int64_t ronde__source_labels(const ronde_source *source) {
   return source->classes > 0 ? ronde__max(1, source->label_elems) : 0;
@@ -165,7 +162,7 @@ typedef struct ronde__batch {
   int64_t epoch, index;  /* from 1; index within the epoch, from 0 */
   int64_t global_n;      /* examples of the global batch */
   int64_t n;             /* of this rank; may be 0 */
-  const float *x;        /* [n][dims], ROWS */
+  const float *x;        /* [n][ronde__source_elems], ROWS */
   const int64_t *labels; /* [n][label_elems], where the source has classes */
   const float *targets;  /* [n][target_elems], where it has not */
 } ronde__batch;

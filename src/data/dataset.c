@@ -2,6 +2,7 @@
 #include "data/catalog.h"
 #include "data/columns.h"
 #include "data/normalization.h"
+#include "data/source.h"
 #include "data/store.h"
 #include "data/transform.h"
 
@@ -22,11 +23,12 @@ typedef struct dataset_impl {
   bool crop, flip;
   uint64_t seed; /* of what is changed at random */
   bool cached;
-  ronde__store store;    /* cached: both splits, mapped; none once the file was about to change */
-  pthread_rwlock_t gate; /* guards store: readers hold it, whoever closes the store waits for them */
-  pthread_mutex_t mutex; /* of kept */
-  ronde__store kept[2];  /* not cached, or no longer: a split that was asked for */
-  int64_t *train_labels; /* and [n] */
+  ronde__store store;               /* cached: both splits, mapped; none once the file was about to change */
+  pthread_rwlock_t gate;            /* guards store: readers hold it, whoever closes the store waits for them */
+  ronde_source_input decoder_input; /* pairs: the second input */
+  pthread_mutex_t mutex;            /* of kept */
+  ronde__store kept[2];             /* not cached, or no longer: a split that was asked for */
+  int64_t *train_labels;            /* and [n] */
 } dataset_impl;
 
 static const bool train_only[2] = {true, false}, test_only[2] = {false, true};
@@ -175,15 +177,6 @@ ronde_status ronde__data_decode(const ronde__data *data, ronde__store *store_out
   return dataset_decode(data->impl, train_only, store_out);
 }
 
-static ronde_status check_tokens(const ronde_source *source, const int64_t *ids, int64_t n, const int32_t *x) {
-  int64_t elems = ronde__source_elems(source);
-  for (int64_t i = 0; i < n * elems; ++i)
-    if (x[i] < 0 || x[i] >= source->vocabulary)
-      return ronde__fail(RONDE_E_INPUT, "%s: token %d of example %lld is not within the %lld of the vocabulary",
-                         source->name, x[i], (long long)ids[i / elems], (long long)source->vocabulary);
-  return RONDE_OK;
-}
-
 /* Reads from the source, whoever's it is, and checks what it gave. */
 static ronde_status dataset_read_checked(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n,
                                          float *x, int64_t *labels, float *targets) {
@@ -198,7 +191,9 @@ static ronde_status dataset_read_checked(const ronde__data *data, ronde_split sp
       return ronde__fail(RONDE_E_INPUT, "%s: label %lld of example %lld is not within the %lld classes (0..%lld)",
                          source->name, (long long)labels[i], (long long)ids[i / l], (long long)source->classes,
                          (long long)source->classes - 1);
-  return data->impl || !source->vocabulary ? RONDE_OK : check_tokens(source, ids, n, (const int32_t *)(void *)x);
+  for (int64_t i = 0, elems = ronde__source_elems(source); i < n && !data->impl; ++i)
+    RONDE_TRY(ronde__source_check_row(source, ids[i], x + i * elems));
+  return RONDE_OK;
 }
 
 static void dataset_mask(const ronde__data *data, int64_t epoch, const int64_t *ids, int64_t n, float *x,
@@ -390,6 +385,13 @@ static void fill_source(dataset_impl *im, int64_t classes, ronde_source *source)
   source->target_elems = facts->target_elems;
   source->label_elems = facts->label_elems;
   source->vocabulary = facts->are_tokens ? facts->largest_token + 1 : 0;
+  if (im->set.kind == &ronde__pairs_kind) { /* the other half of a row */
+    source->dims[0] /= 2;
+    im->decoder_input = (ronde_source_input){
+        .name = "decoder_input", .rank = 1, .dims = {source->dims[0]}, .vocabulary = source->vocabulary};
+    source->more = &im->decoder_input;
+    source->n_more = 1;
+  }
   if (facts->target_elems) return;
   source->classes = classes ? classes : im->set.classes ? im->set.classes : facts->largest_label + 1;
 }
@@ -410,7 +412,8 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   memcpy(im->set.resize, options->resize, im->set.kind == &ronde__folder_kind ? sizeof im->set.resize : 0);
   im->set.skip_bad = options->skip_bad_images && im->set.kind == &ronde__folder_kind;
   im->set.layout = im->set.kind == &ronde__npy_kind ? options->layout : RONDE__IMAGE_AUTO;
-  im->set.window = im->set.kind == &ronde__text_kind ? options->window : 0;
+  bool has_window = im->set.kind == &ronde__text_kind || im->set.kind == &ronde__pairs_kind;
+  im->set.window = has_window ? options->window : 0;
   if (status == RONDE_OK && options->prefers_val) status = ronde__folder_take_val(&im->set);
   bool has_columns = im->set.kind == &ronde__csv_kind, has_names = has_columns || im->set.class_names.n;
   int64_t limit = has_names ? 0 : options->classes ? options->classes : im->set.class_limit;
@@ -427,7 +430,10 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
     return status;
   }
   data->n_skipped = im->facts.n_skipped;
-  if (data->n_skipped)
+  if (data->n_skipped && im->set.kind == &ronde__pairs_kind)
+    ronde__log(RONDE_LOG_WARNING, "%s: %lld pairs with a text of --window %lld or more bytes are left out",
+               im->set.name, (long long)data->n_skipped, (long long)im->set.window);
+  else if (data->n_skipped)
     ronde__log(RONDE_LOG_WARNING, "%s: %lld images that cannot be read are left out", im->set.name,
                (long long)data->n_skipped);
   data->test_is_val = im->set.test_is_val;
@@ -551,20 +557,7 @@ ronde_status ronde__sampler_label_weight(const ronde__sampler *sampler, const ro
 
 ronde_status ronde__data_wrap(const ronde_source *source, ronde__data **data_out) {
   const char *name = source->name ? source->name : "the source";
-  const char *wrong = NULL;
-  if (source->rank < 1 || source->rank > RONDE_MAX_RANK) wrong = "its rank must lie in 1..6";
-  int64_t elems = 1;
-  for (int d = 0; !wrong && d < source->rank; ++d)
-    if (source->dims[d] < 1 || __builtin_mul_overflow(elems, source->dims[d], &elems))
-      wrong = "its dims must be positive";
-  if (!wrong && source->n_examples[RONDE_SPLIT_TRAIN] < 0) wrong = "n_examples must not be negative";
-  if (!wrong && source->n_examples[RONDE_SPLIT_TEST] < 0) wrong = "n_examples must not be negative";
-  if (!wrong && (source->classes < 0 || (source->classes == 0 && source->target_elems < 1)))
-    wrong = "it needs classes, or target_elems where classes is 0";
-  if (!wrong && (source->label_elems < 0 || (source->label_elems && !source->classes)))
-    wrong = "label_elems are of labels, and need classes";
-  if (!wrong && (source->vocabulary < 0 || source->vocabulary > INT32_MAX)) wrong = "its vocabulary is too large";
-  if (!wrong && !source->read) wrong = "it needs a read function";
+  const char *wrong = ronde__source_wrong(source);
   if (wrong) return ronde__fail(RONDE_E_USAGE, "%s: %s", name, wrong);
   ronde__data *data;
   RONDE__ALLOC(data, sizeof *data, name);

@@ -193,9 +193,8 @@ static int slots_of(const ronde__loader_options *o) { return o->prefetch + (int)
 
 int64_t ronde__data_example_bytes(const ronde__data *data) {
   const ronde_source *source = &data->source;
-  int64_t elems = source->classes ? 0 : source->target_elems, x = 1;
-  for (int d = 0; d < source->rank; ++d) x *= source->dims[d];
-  return (x + elems) * (int64_t)sizeof(float) + ronde__source_labels(source) * (int64_t)sizeof(int64_t);
+  int64_t elems = ronde__source_elems(source) + (source->classes ? 0 : source->target_elems);
+  return elems * (int64_t)sizeof(float) + ronde__source_labels(source) * (int64_t)sizeof(int64_t);
 }
 
 int64_t ronde__loader_bytes(const ronde__loader_options *o) {
@@ -237,8 +236,7 @@ ronde_status ronde__loader_create(const ronde__loader_options *o, ronde__loader 
   l->options = *o;
   l->log_group = ronde__log_get_group();
   l->source = &o->data->source;
-  l->elems = 1;
-  for (int d = 0; d < l->source->rank; ++d) l->elems *= l->source->dims[d];
+  l->elems = ronde__source_elems(l->source);
   l->batch = ronde__sampler_batch(o->sampler);
   l->n_batches = ronde__sampler_epoch_batches(o->sampler);
   l->n_examples = ronde__sampler_epoch_examples(o->sampler);

@@ -15,7 +15,7 @@ typedef struct ronde__facts {
   int64_t f32;          /* elements are f32, else u8; of tokens int32, else u8 */
   int64_t are_tokens;   /* elements are numbers of a vocabulary; then examples are vectors too */
   int64_t n[2];
-  int64_t n_skipped;       /* images of both splits that cannot be read */
+  int64_t n_skipped;       /* of both splits: images that cannot be read, or pairs of texts that are too long */
   int64_t largest_label;   /* of both splits; set once they are decoded */
   int64_t largest_token;   /* the same of inputs that are tokens */
   int64_t n_beyond_unit;   /* targets outside of 0..1; counted in the same way */
@@ -46,7 +46,7 @@ typedef struct ronde__set_kind {
 } ronde__set_kind;
 
 extern const ronde__set_kind ronde__idx_kind, ronde__npy_kind, ronde__csv_kind, ronde__cifar10_kind,
-    ronde__cifar100_kind, ronde__folder_kind, ronde__synthetic_kind, ronde__text_kind;
+    ronde__cifar100_kind, ronde__folder_kind, ronde__synthetic_kind, ronde__text_kind, ronde__pairs_kind;
 
 /* Paths, in the order in which they are read. */
 typedef struct ronde__files {
@@ -74,7 +74,7 @@ struct ronde__set {
   ronde__files class_names;
   int64_t resize[2]; /* height and width of all images; 0: as they are */
   bool skip_bad;     /* leave out images that cannot be read */
-  int64_t window;    /* text only: bytes of an example */
+  int64_t window;    /* text: bytes of an example; pairs: of a source, and of a target, with its end */
   /* synthetic only */
   uint64_t seed;
   int64_t dims[3], n[2];

@@ -1,4 +1,5 @@
 /* The recording of a graph: the public calls that define a network. */
+#include "graph/flops.h"
 #include "graph/graph.h"
 #include "ops/window.h"
 
@@ -10,7 +11,7 @@
 ronde_status ronde_graph_create(ronde_graph **graph_out) {
   ronde_graph *graph = calloc(1, sizeof *graph);
   if (!graph) return ronde__fail(RONDE_E_MEMORY, "graph: no memory");
-  graph->input = graph->target = graph->output = graph->loss = -1;
+  graph->target = graph->output = graph->loss = -1;
   *graph_out = graph;
   return RONDE_OK;
 }
@@ -83,9 +84,12 @@ static ronde_status too_large(const char *label, const ronde__shape *shape) {
 
 ronde_tensor *ronde_input(ronde_graph *graph, const char *name, int rank, const int64_t *dims) {
   ronde__shape shape = {rank, {0}};
-  if (graph->input >= 0)
-    return ronde__graph_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: the graph has the input %s already", name,
-                                                graph->tensors[graph->input]->label));
+  if (graph->n_inputs == RONDE_MAX_INPUTS)
+    return ronde__graph_fail(graph,
+                             ronde__fail(RONDE_E_USAGE, "%s: a graph has at most %d inputs", name, RONDE_MAX_INPUTS));
+  for (int i = 0; i < graph->n_inputs; i++)
+    if (!strcmp(graph->tensors[graph->inputs[i]]->label, name))
+      return ronde__graph_fail(graph, ronde__fail(RONDE_E_USAGE, "the graph has an input %s already", name));
   if (rank < 1 || rank > MAX_INPUT_RANK)
     return ronde__graph_fail(
         graph, ronde__fail(RONDE_E_USAGE, "%s: an input has 1 to %d dims (F, or T,F, or C,H,W), not %d", name,
@@ -96,8 +100,10 @@ ronde_tensor *ronde_input(ronde_graph *graph, const char *name, int rank, const 
       return ronde__graph_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: dim %d is %lld", name, d, (long long)dims[d]));
   }
   if (!fits(&shape, MAX_EXAMPLE_ELEMS)) return ronde__graph_fail(graph, too_large(name, &shape));
+  if (ronde__graph_input_elems(graph) > MAX_EXAMPLE_ELEMS - ronde__shape_elems(&shape))
+    return ronde__graph_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: the inputs are too large together", name));
   ronde_tensor *x = graph_add_tensor(graph, &shape, -1, name);
-  if (x) graph->input = x->id;
+  if (x) graph->inputs[graph->n_inputs++] = x->id;
   return x;
 }
 
@@ -109,6 +115,26 @@ ronde_tensor *ronde_input_tokens(ronde_graph *graph, const char *name, int rank,
   ronde_tensor *x = ronde_input(graph, name, rank, dims);
   if (x) x->vocabulary = vocabulary;
   return x;
+}
+
+ronde_tensor *ronde_graph_input(ronde_graph *graph, const char *name) {
+  for (int i = 0; i < graph->n_inputs; i++)
+    if (!strcmp(graph->tensors[graph->inputs[i]]->label, name)) return graph->tensors[graph->inputs[i]];
+  return ronde__graph_fail(graph,
+                           ronde__fail(RONDE_E_USAGE, "the network reads an input %s, and the data have none", name));
+}
+
+int64_t ronde__graph_input_elems(const ronde_graph *graph) {
+  int64_t elems = 0;
+  for (int i = 0; i < graph->n_inputs; i++) elems += ronde__shape_elems(&graph->tensors[graph->inputs[i]]->shape);
+  return elems;
+}
+
+void ronde__graph_take_input(const ronde_graph *graph, int input, int64_t n, const float *x, float *to) {
+  int64_t row = ronde__graph_input_elems(graph),
+          elems = ronde__shape_elems(&graph->tensors[graph->inputs[input]]->shape);
+  for (int i = 0; i < input; i++) x += ronde__shape_elems(&graph->tensors[graph->inputs[i]]->shape);
+  for (int64_t i = 0; i < n; i++) memcpy(to + i * elems, x + i * row, (size_t)elems * sizeof *to);
 }
 
 ronde_tensor *ronde_target(ronde_graph *graph) {
@@ -584,7 +610,7 @@ void ronde_graph_set_loss(ronde_graph *graph, const ronde_tensor *loss) {
 
 ronde_status ronde__graph_finish(ronde_graph *graph) {
   RONDE_TRY(graph->status);
-  if (graph->input < 0) return graph->status = ronde__fail(RONDE_E_USAGE, "the network has no input");
+  if (graph->n_inputs == 0) return graph->status = ronde__fail(RONDE_E_USAGE, "the network has no input");
   if (graph->output < 0) return graph->status = ronde__fail(RONDE_E_USAGE, "the network has no output");
   if (graph->loss < 0)
     ronde_graph_set_loss(graph, ronde_cross_entropy(graph->tensors[graph->output], ronde_target(graph)));
@@ -610,9 +636,10 @@ int64_t ronde_graph_parameters(const ronde_graph *graph) {
   return n;
 }
 
+/* An op looks at the shapes of all its inputs. */
 int64_t ronde__node_flops(const ronde_graph *graph, const ronde__node *node) {
-  const ronde__op *op = ronde__ops[node->kind];
   ronde__shape in[RONDE__OP_MAX_INPUTS];
+  const ronde__op *op = ronde__ops[node->kind];
   for (int i = 0; i < node->n_inputs; i++) in[i] = graph->tensors[node->in[i]]->shape;
   return op->flops ? op->flops(&node->attr, in, &graph->tensors[node->out[0]]->shape) : 0;
 }

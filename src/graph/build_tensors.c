@@ -101,11 +101,11 @@ static ronde_status keep_values(ronde__param *param, const float *values) {
 ronde_tensor *ronde_parameter(ronde_graph *graph, const char *name, int rank, const int64_t *dims, const float *values,
                               bool fixed) {
   ronde__op_attr attr = {.shape = {.rank = rank}};
-  if (graph->input < 0)
+  if (graph->n_inputs == 0)
     return ronde__graph_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: the input comes before parameters", name));
   if (fixed && !values)
     return ronde__graph_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: a constant needs values", name));
-  const ronde_tensor *x = graph->tensors[graph->input];
+  const ronde_tensor *x = graph->tensors[graph->inputs[0]];
   if (!has_rank(x, rank, name)) return NULL;
   memcpy(attr.shape.dim, dims, (size_t)rank * sizeof *dims);
   ronde_tensor *y = ronde__graph_add_node(RONDE__OP_PARAMETER, name, &attr, &x, 1, NULL);

@@ -43,7 +43,7 @@ static void check_error(ronde_graph *graph, const ronde_tensor *x, const char *l
   assert_int_equal(n_lines, 1);
   assert_int_equal(ronde_graph_status(graph), RONDE_E_USAGE);
   assert_int_equal(ronde__graph_finish(graph), RONDE_E_USAGE);
-  assert_null(ronde_relu(graph->input >= 0 ? graph->tensors[graph->input] : NULL));
+  assert_null(ronde_relu(graph->n_inputs > 0 ? graph->tensors[graph->inputs[0]] : NULL));
   assert_int_equal(n_lines, 1);
 }
 
@@ -482,10 +482,27 @@ static void a_loss_is_no_input(void **state) {
   check_error(*state, ronde_relu(loss), "activation_2: the loss mse_loss_1 cannot be the input of a layer");
 }
 
-static void two_inputs(void **state) {
+static void two_inputs_of_a_name(void **state) {
+  ronde_tensor *first = vector(*state, 5), *second = ronde_input(*state, "second", 1, (int64_t[]){3});
+  assert_ptr_equal(ronde_graph_input(*state, "input"), first);
+  assert_ptr_equal(ronde_graph_input(*state, "second"), second);
+  check_error(*state, ronde_input(*state, "input", 1, (int64_t[]){3}), "the graph has an input input already");
+}
+
+static void an_input_that_is_not_there(void **state) {
   vector(*state, 5);
-  check_error(*state, ronde_input(*state, "second", 1, (int64_t[]){3}),
-              "second: the graph has the input input already");
+  check_error(*state, ronde_graph_input(*state, "second"), "the network reads an input second, and the data have none");
+}
+
+static void too_many_inputs(void **state) {
+  static const char *const names[] = {"a", "b", "c", "d"};
+  for (int i = 0; i < RONDE_MAX_INPUTS; i++) assert_non_null(ronde_input(*state, names[i], 1, (int64_t[]){3}));
+  check_error(*state, ronde_input(*state, "e", 1, (int64_t[]){3}), "e: a graph has at most 4 inputs");
+}
+
+static void inputs_that_are_too_large_together(void **state) {
+  assert_non_null(ronde_input(*state, "a", 1, (int64_t[]){INT32_MAX - 5}));
+  check_error(*state, ronde_input(*state, "b", 1, (int64_t[]){6}), "b: the inputs are too large together");
 }
 
 static void inputs_that_make_no_sense(void **state) {
@@ -602,7 +619,10 @@ int main(void) {
       TEST(the_target_is_no_prediction),
       TEST(the_target_is_no_output),
       TEST(a_loss_is_no_input),
-      TEST(two_inputs),
+      TEST(two_inputs_of_a_name),
+      TEST(an_input_that_is_not_there),
+      TEST(too_many_inputs),
+      TEST(inputs_that_are_too_large_together),
       TEST(inputs_that_make_no_sense),
       TEST(sizes_that_overflow),
       TEST(channels_that_overflow),

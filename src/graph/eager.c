@@ -13,15 +13,28 @@ static ronde_status add_external(ronde__tape *t, ronde__phys phys, const float *
   return ronde__tape_value_add(t, &value, index_out);
 }
 
+/* One input is read where the caller has it; of several, which the recorded graph has too, it is taken from his rows. */
+static ronde_status add_input(ronde__tape *t, const ronde_graph *graph, int input) {
+  const ronde_graph *recorded = ronde__net_graph(t->shared->net);
+  int tensor = graph->inputs[input];
+  ronde__tape_value value = {.phys = ronde__phys_of_shape(&graph->tensors[tensor]->shape, t->batch.n)};
+  if (recorded->n_inputs == 1) return add_external(t, value.phys, t->batch.x, &t->value_of[tensor]);
+  RONDE_TRY(ronde__tape_take(t, ronde__phys_elems(&value.phys), &value.data));
+  if (!t->only_shapes) ronde__graph_take_input(recorded, input, t->batch.n, t->batch.x, value.data);
+  ronde_status status = ronde__tape_value_add(t, &value, &t->value_of[tensor]);
+  if (status != RONDE_OK) ronde__blocks_give(t->shared->blocks, value.data);
+  return status;
+}
+
 /* Rows for the graph's tensors, which grow in number as calls are made. */
 static ronde_status follow_tensors(ronde__tape *t, const ronde_graph *graph) {
   int *value_of = ronde__tape_room(t->value_of, graph->n_tensors, &t->capacity.tensors, sizeof *t->value_of);
   if (!value_of) return RONDE_E_MEMORY;
   t->value_of = value_of;
   while (t->n_tensors < graph->n_tensors) value_of[t->n_tensors++] = -1;
-  int input = graph->input;
-  if (input < 0 || value_of[input] >= 0) return RONDE_OK;
-  return add_external(t, ronde__phys_of_shape(&graph->tensors[input]->shape, t->batch.n), t->batch.x, &value_of[input]);
+  for (int i = 0; i < graph->n_inputs; i++)
+    if (value_of[graph->inputs[i]] < 0) RONDE_TRY(add_input(t, graph, i));
+  return RONDE_OK;
 }
 
 static ronde_status bind_target(ronde__tape *t, const ronde__node *loss, const ronde__phys *prediction) {

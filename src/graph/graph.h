@@ -62,9 +62,10 @@ struct ronde_graph {
   char **shared; /* labels of layers that share their parameters */
   int n_tensors, n_nodes, n_params, n_buffers, n_shared;
   ronde_status status;
-  int input, target, output, loss; /* tensors, -1: none */
-  const char *next_label;          /* of the next node, NULL: its own, */
-  const char *const *next_names;   /* [n_next] of its parameters and buffers that are still to come */
+  int inputs[RONDE_MAX_INPUTS], n_inputs; /* tensors; in an example's row they lie side by side, in this order */
+  int target, output, loss;               /* tensors, -1: none */
+  const char *next_label;                 /* of the next node, NULL: its own, */
+  const char *const *next_names;          /* [n_next] of its parameters and buffers that are still to come */
   int n_next;
   const ronde__graph_listener *listener; /* NULL: the graph is recorded only */
   ronde_pass pass;
@@ -78,6 +79,10 @@ ronde_status ronde__graph_name_next(ronde_graph *graph, const char *label, const
  * first is handed back alone). Where an input is NULL, so is the result. */
 ronde_tensor *ronde__graph_add_node(ronde__op_kind kind, const char *name, const ronde__op_attr *attr,
                                     const ronde_tensor *const *inputs, int n_inputs, ronde_tensor **outputs_out);
+/* Of an example: of all inputs together. */
+int64_t ronde__graph_input_elems(const ronde_graph *graph);
+/* x: rows of all inputs, n of them; to [n][elems of it]: those of one input. */
+void ronde__graph_take_input(const ronde_graph *graph, int input, int64_t n, const float *x, float *to);
 /* Marks the graph with its first error; NULL. */
 void *ronde__graph_fail(ronde_graph *graph, ronde_status status);
 /* Sets the loss where the model function set none, and checks that there is an input and an output. */
@@ -214,7 +219,8 @@ int64_t ronde__net_slice_elems(const ronde__net *net);
 typedef struct ronde__net_batch {
   int64_t n;             /* examples, at least 1, or, with n_all, 0 */
   int64_t n_all;         /* with split layers: examples of all ranks, which have n of them as ronde__shard_begin says */
-  const float *x;        /* [n][dims], ROWS; read where the graph's input is; tokens are int32 of the same size */
+  const float *x;        /* [n][ronde__graph_input_elems], ROWS; read where the graph's inputs are; tokens are int32 of
+                            the same size */
   const int64_t *labels; /* [n][ronde__loss_labels], or NULL; like the targets read where the loss is */
   float label_weight;    /* of each label in the loss, where an example has several: the step's examples divided by the
                             labels that count in it, so that the mean over the examples is one over these; 0: 1 */

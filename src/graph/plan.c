@@ -374,13 +374,25 @@ static ronde_status builder_create(builder *b) {
   return RONDE_OK;
 }
 
+/* One input is read where the caller has it; several are taken from his rows. */
+static void add_inputs(builder *b) {
+  ronde__plan *plan = b->plan;
+  const ronde_graph *graph = b->graph;
+  bool several = graph->n_inputs > 1;
+  for (int i = 0; i < graph->n_inputs; i++) {
+    const ronde_tensor *x = graph->tensors[graph->inputs[i]];
+    int value = ronde__plan_add_value(plan, ronde__phys_of_shape(&x->shape, plan->n), !several, false);
+    if (several) plan->taken[plan->n_taken++] = value;
+    else plan->input = value;
+    b->value_of[x->id] = value;
+  }
+}
+
 static ronde_status lay_out(builder *b) {
   ronde__plan *plan = b->plan;
   const ronde_graph *graph = b->graph;
   study(b);
-  plan->input =
-      ronde__plan_add_value(plan, ronde__phys_of_shape(&graph->tensors[graph->input]->shape, plan->n), true, false);
-  b->value_of[graph->input] = plan->input;
+  add_inputs(b);
   for (int i = 0; i < graph->n_nodes; i++)
     if (is_needed(b, &graph->nodes[i])) RONDE_TRY(add_node(b, i));
   settle_weights(b);
@@ -401,7 +413,8 @@ ronde_status ronde__plan_create(const ronde_graph *graph, const ronde__plan_opti
   /* In front of an input there may be two reorders, and an exchange between ranks, of two steps and two values a turn. */
   size_t n_turns = options->n_all ? (size_t)ronde__n_turns(options->split.peers) : 0;
   size_t max_steps = (size_t)graph->n_nodes * (2 + n_turns + 2 * (1 + n_turns) * RONDE__OP_MAX_INPUTS),
-         max_values = (size_t)graph->n_nodes * (1 + n_turns) * (RONDE__OP_MAX_OUTPUTS + 3 * RONDE__OP_MAX_INPUTS) + 3;
+         max_values = (size_t)graph->n_nodes * (1 + n_turns) * (RONDE__OP_MAX_OUTPUTS + 3 * RONDE__OP_MAX_INPUTS) + 2 +
+                      RONDE_MAX_INPUTS;
   ronde__plan *plan;
   RONDE__ALLOC(plan, sizeof *plan, "plan");
   *plan = (ronde__plan){.n = options->n,

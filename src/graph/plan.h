@@ -55,9 +55,12 @@ typedef struct ronde__plan {
   ronde__plan_param *params;
   int *param_of, *buffer_of; /* in the graph, ascending: all of it, or the stage's */
   int n_steps, n_values, n_params, n_buffers;
-  int input, target, output; /* values; -1: none */
-  int n_under_way;           /* sends and receives of a stage, or exchanges of split layers; */
-  int n_received;            /* receives, which are the first of these, and of the steps */
+  int input;                   /* the value that is the caller's x; -1: none */
+  int taken[RONDE_MAX_INPUTS]; /* where there are several inputs: the values that a pass takes from the rows of x, */
+  int n_taken;                 /* -1: nobody reads it */
+  int target, output;          /* values; -1: none */
+  int n_under_way;             /* sends and receives of a stage, or exchanges of split layers; */
+  int n_received;              /* receives, which are the first of these, and of the steps */
   size_t arena_bytes;
   int n_passes; /* which backward of may follow */
 } ronde__plan;

@@ -112,6 +112,10 @@ ronde_status ronde__plan_place_memory(ronde__plan *plan, const ronde_graph *grap
   }
   if (plan->output >= 0) last[plan->output] = (int)ronde__max(last[plan->output], s);
   keep_messages(plan, first, last, gradient_first, gradient_last);
+  for (int i = 0; i < plan->n_taken; i++) {
+    if (last[plan->taken[i]] < 0) plan->taken[i] = -1;
+    else first[plan->taken[i]] = 0;
+  }
   for (int i = 0; i < v; i++) {
     ronde__value *value = &plan->values[i];
     size_t bytes = (size_t)ronde__phys_elems(&value->phys) * sizeof(float);

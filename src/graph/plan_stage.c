@@ -141,15 +141,17 @@ static void take_inside(const ronde__plan *plan, const ronde__stage *stage, cons
   }
 }
 
-/* The output is computed in one stage, and the input read in the first; elsewhere it is received like any value. */
+/* The output is computed in one stage, and the inputs read in the first; elsewhere they are received like any value. */
 static void find_ends(ronde__plan *plan, const ronde__stage *stage) {
   bool outside = plan->output == plan->input && stage->begin > 0;
+  for (int i = 0; i < plan->n_taken; i++) outside |= plan->output == plan->taken[i] && stage->begin > 0;
   for (int i = 0; i < plan->n_steps; i++)
     for (int j = 0; j < plan->steps[i].desc.n_outputs; j++)
       outside |= plan->steps[i].out[j] == plan->output && !is_inside(stage, plan->steps[i].node);
   if (outside) plan->output = -1;
   if (stage->begin == 0) return;
-  plan->values[plan->input].external = false;
+  plan->n_taken = 0;
+  if (plan->input >= 0) plan->values[plan->input].external = false;
   plan->input = -1;
 }
 

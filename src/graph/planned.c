@@ -335,8 +335,17 @@ static ronde_status planned_share(planned_pass *p, const ronde__plan_step *step,
   return hooks->gather_partials(hooks->user, call->partial, ronde__plan_step_partial_elems(step), &call->partials);
 }
 
+/* Several inputs lie side by side in each row of x. */
+static void take_inputs(const planned_pass *p, const ronde__plan *plan) {
+  const ronde_graph *graph = ronde__net_graph(p->shared->net);
+  for (int i = 0; i < plan->n_taken; i++)
+    if (plan->taken[i] >= 0)
+      ronde__graph_take_input(graph, i, p->batch.n, p->batch.x, value_at(p, plan, plan->taken[i]));
+}
+
 static ronde_status planned_run_forward(planned_pass *p, const ronde__plan *plan, bool with_loss,
                                         const ronde__net_hooks *hooks, ronde__net_result *result) {
+  take_inputs(p, plan);
   for (int i = 0; i < plan->n_steps; i++) {
     const ronde__plan_step *step = &plan->steps[i];
     bool for_output = step->for_output && (!with_loss || p->batch.predictions);

@@ -17,8 +17,7 @@ static void release(buffers *b) {
 }
 
 static ronde_status allocate(const ronde_source *source, int64_t chunk, buffers *b) {
-  size_t elems = 1;
-  for (int d = 0; d < source->rank; d++) elems *= (size_t)source->dims[d];
+  size_t elems = (size_t)ronde__source_elems(source);
   RONDE__ALLOC(b->x, (size_t)chunk * elems * sizeof *b->x, "evaluation");
   RONDE__ALLOC(b->ids, (size_t)chunk * sizeof *b->ids, "evaluation");
   size_t labels = (size_t)ronde__source_labels(source);

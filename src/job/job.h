@@ -25,6 +25,16 @@ typedef struct ronde__split_note {
   char data_sha256[65];          /* "": not known */
 } ronde__split_note;
 
+/* Inputs beside the first one. */
+typedef struct ronde__more_inputs {
+  int n;
+  struct {
+    char name[RONDE__INPUT_NAME_BYTES];
+    ronde__shape shape;
+    int64_t vocabulary; /* 0: it is values */
+  } at[RONDE_MAX_INPUTS - 1];
+} ronde__more_inputs;
+
 /* Of --choices; "": open. */
 typedef struct ronde__choices {
   char strategy[32], collective[32];
@@ -80,11 +90,12 @@ typedef struct ronde__job {
   ronde__data *data;
   ronde__sampler *sampler; /* train, and eval of a part of the training examples */
   bool splits_by_class;    /* --val-split: each class keeps its share */
-  ronde__shape shape;      /* of one example */
+  ronde__shape shape;      /* of one example; where it has several inputs, of the first one */
   int64_t classes;
-  int64_t vocabulary; /* the input is tokens, numbers below it; 0: it is values */
-  int64_t targets;    /* values an example, where there are no classes and the network is built in; else 0 */
-  int64_t resize[2];  /* of --resize; 0: none */
+  int64_t vocabulary;      /* the input is tokens, numbers below it; 0: it is values */
+  ronde__more_inputs more; /* inputs beside it */
+  int64_t targets;         /* values an example, where there are no classes and the network is built in; else 0 */
+  int64_t resize[2];       /* of --resize; 0: none */
   ronde__compute compute;
   const ronde__strategy *strategy; /* NULL with --strategy measured, and nothing else is resolved: measure.h of train */
   const char *strategy_reason;     /* why it, where neither the user nor `auto` named it; else NULL, */
@@ -192,6 +203,12 @@ ronde_status ronde__job_optim(const ronde__job *job, const ronde__net *net, rond
 ronde__model ronde__file_model(const ronde__onnx *file, const char *name);
 /* The graph of a file's network by itself, with the loss for classes. */
 ronde_status ronde__file_graph(const ronde__onnx *file, ronde_graph **graph_out);
+/* The inputs beside the first one: of the data; of a built-in model; and as text (more_inputs.c), for a file of weights:
+ * NAME:DIMS:VOCABULARY, with commas between them. false: that is none. */
+void ronde__more_inputs_of_data(const ronde_source *source, ronde__more_inputs *more_out);
+ronde__more_inputs ronde__model_more(const ronde__model *model);
+void ronde__more_inputs_text(const ronde__more_inputs *more, char *text, size_t bytes);
+bool ronde__more_inputs_parse(const char *text, ronde__more_inputs *more_out);
 /* The usual input of a built-in model. */
 ronde__shape ronde__model_shape(const ronde__model *model);
 /* The graph of a built-in model by itself. */

@@ -1,4 +1,5 @@
 /* The graph of a job's model, checked against its data, and the options of the net that executes it. */
+#include "graph/flops.h"
 #include "job/job.h"
 
 #include <stdio.h>
@@ -60,23 +61,36 @@ static ronde_tensor *build_model(ronde_graph *graph, ronde_tensor *x, int64_t ou
   return y;
 }
 
-/* vocabulary: of an input of tokens; 0: it is values. */
-static ronde_status define(ronde_graph *graph, ronde_model_fn fn, void *user, const ronde__shape *shape,
-                           int64_t vocabulary, int64_t classes) {
-  ronde_tensor *x = vocabulary ? ronde_input_tokens(graph, "input", shape->rank, shape->dim, vocabulary)
-                               : ronde_input(graph, "input", shape->rank, shape->dim);
-  ronde_tensor *y = x ? fn(graph, x, classes, user) : NULL;
+/* vocabulary: of tokens; 0: it is values. */
+static ronde_tensor *add_input(ronde_graph *graph, const char *name, const ronde__shape *shape, int64_t vocabulary) {
+  return vocabulary ? ronde_input_tokens(graph, name, shape->rank, shape->dim, vocabulary)
+                    : ronde_input(graph, name, shape->rank, shape->dim);
+}
+
+/* What a network reads: its first input, and those beside it. */
+typedef struct network_inputs {
+  const ronde__shape *shape;
+  int64_t vocabulary;
+  const ronde__more_inputs *more;
+} network_inputs;
+
+static ronde_status define(ronde_graph *graph, ronde_model_fn fn, void *user, const network_inputs *inputs,
+                           int64_t classes) {
+  ronde_tensor *x = add_input(graph, "input", inputs->shape, inputs->vocabulary);
+  for (int i = 0; i < inputs->more->n; i++)
+    add_input(graph, inputs->more->at[i].name, &inputs->more->at[i].shape, inputs->more->at[i].vocabulary);
+  RONDE_TRY(ronde_graph_status(graph));
+  ronde_tensor *y = fn(graph, x, classes, user);
   RONDE_TRY(ronde_graph_status(graph));
   if (!y) return RONDE_E_USAGE; /* the model function has said why */
   ronde_graph_set_output(graph, y);
   return ronde__graph_finish(graph);
 }
 
-static ronde_status make_graph(builder *b, const ronde__shape *shape, int64_t vocabulary, int64_t classes,
-                               ronde_graph **graph_out) {
+static ronde_status make_graph(builder *b, const network_inputs *inputs, int64_t classes, ronde_graph **graph_out) {
   ronde_graph *graph;
   RONDE_TRY(ronde_graph_create(&graph));
-  ronde_status status = define(graph, build_model, b, shape, vocabulary, classes);
+  ronde_status status = define(graph, build_model, b, inputs, classes);
   if (status != RONDE_OK) ronde_graph_destroy(graph);
   else *graph_out = graph;
   return status;
@@ -88,14 +102,27 @@ ronde__shape ronde__model_shape(const ronde__model *model) {
   return shape;
 }
 
+ronde__more_inputs ronde__model_more(const ronde__model *model) {
+  ronde__more_inputs more = {0};
+  if (!model->decoder_input) return more;
+  more.n = 1;
+  snprintf(more.at[0].name, sizeof more.at[0].name, "%s", RONDE__DECODER_INPUT);
+  more.at[0].shape = ronde__model_shape(model);
+  more.at[0].vocabulary = model->vocabulary;
+  return more;
+}
+
 ronde_status ronde__model_graph(const ronde__model *model, const ronde__model_options *options,
                                 const ronde__shape *shape, int64_t vocabulary, int64_t classes,
                                 ronde_graph **graph_out) {
-  return make_graph(&(builder){.model = model, .options = options}, shape, vocabulary, classes, graph_out);
+  ronde__more_inputs more = ronde__model_more(model);
+  return make_graph(&(builder){.model = model, .options = options}, &(network_inputs){shape, vocabulary, &more},
+                    classes, graph_out);
 }
 
 ronde_status ronde__file_graph(const ronde__onnx *file, ronde_graph **graph_out) {
-  return make_graph(&(builder){.file = file}, ronde__onnx_shape(file), 0, 0, graph_out);
+  return make_graph(&(builder){.file = file}, &(network_inputs){ronde__onnx_shape(file), 0, &(ronde__more_inputs){0}},
+                    0, graph_out);
 }
 
 ronde__model ronde__file_model(const ronde__onnx *file, const char *name) {
@@ -174,6 +201,13 @@ static ronde_status freeze(const ronde__job *job, ronde_graph *graph) {
 static ronde_status define_job(const ronde__job *job, ronde_graph *graph) {
   if (job->model && job->model->vocabulary && !job->vocabulary)
     return ronde__fail(RONDE_E_USAGE, "%s takes tokens: text:FILE, or npy:DIR with integers", job->model->name);
+  if (job->model && job->more.n != job->model->decoder_input)
+    return ronde__fail(
+        RONDE_E_USAGE,
+        job->more.n
+            ? "%s takes one input, but the data have several"
+            : "%s translates: it takes pairs:FILE, or a source whose second input is called " RONDE__DECODER_INPUT,
+        job->model->name);
   if (job->model && !job->model->any_shape && job->shape.rank != 3)
     return ronde__fail(RONDE_E_USAGE, "%s takes images, but the input is a table: --model mlp:256,64 takes it",
                        job->model->name);
@@ -183,8 +217,9 @@ static ronde_status define_job(const ronde__job *job, ronde_graph *graph) {
                                   .activation = (ronde__hidden_activation)job->options->activation};
   builder b = {job->model, &options, job->targets > 0 ? job->options : NULL, job->file};
   int64_t outputs = job->targets > 0 ? job->targets : job->classes;
-  if (job->model) RONDE_TRY(define(graph, build_model, &b, &job->shape, job->vocabulary, outputs));
-  else RONDE_TRY(define(graph, build_callers, (void *)&job->hooks, &job->shape, job->vocabulary, job->classes));
+  network_inputs inputs = {&job->shape, job->vocabulary, &job->more};
+  if (job->model) RONDE_TRY(define(graph, build_model, &b, &inputs, outputs));
+  else RONDE_TRY(define(graph, build_callers, (void *)&job->hooks, &inputs, job->classes));
   if (job->data) RONDE_TRY(check_targets(job, graph));
   smooth_labels(job, graph);
   return RONDE_OK;
@@ -226,6 +261,7 @@ ronde_status ronde__job_copy_network(const ronde__job *job, ronde__job **copy_ou
                        .shape = job->shape,
                        .classes = job->classes,
                        .vocabulary = job->vocabulary,
+                       .more = job->more,
                        .targets = job->targets,
                        .compute = job->compute};
   ronde_status status = ronde__config_copy(job->config, &copy->config);

@@ -30,8 +30,12 @@ typedef struct ronde__model {
   float mask;          /* usual share of tokens that are masked, and to be told; 0: it tells labels */
   int64_t shape[3];    /* usual input, C H W; of sequences T, 0, 0 */
   int64_t vocabulary;  /* the input is tokens; usually numbers below it; 0: it is values */
+  bool decoder_input;  /* there is a second input like the first, RONDE__DECODER_INPUT */
   int64_t classes;
 } ronde__model;
+
+/* Of who translates: the tokens of the target in front of the one that is to be told. */
+#define RONDE__DECODER_INPUT "decoder_input"
 
 /* By name, with sizes behind a colon where it has them; NULL: unknown. */
 const ronde__model *ronde__model_find(const char *name);

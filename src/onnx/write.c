@@ -30,9 +30,9 @@ static const char *name_end(ronde__onnx_writer *w, const char *name) {
 static void name_tensors(ronde__onnx_writer *w) {
   const ronde_graph *graph = w->graph;
   for (int i = 0; i < graph->n_tensors; i++)
-    w->names[i] = i == graph->input    ? name_end(w, "input")
-                  : i == graph->output ? name_end(w, "output")
-                                       : ronde__onnx_text(w, RONDE__RESERVED "%d.%s", i, graph->tensors[i]->label);
+    w->names[i] = i == graph->inputs[0] ? name_end(w, "input")
+                  : i == graph->output  ? name_end(w, "output")
+                                        : ronde__onnx_text(w, RONDE__RESERVED "%d.%s", i, graph->tensors[i]->label);
 }
 
 static bool is_needed(const ronde__onnx_writer *w, const ronde__node *node) {
@@ -99,7 +99,7 @@ static void write_graph(ronde__onnx_writer *w) {
   for (int i = 0; i < graph->n_nodes && w->status == RONDE_OK; i++)
     if (is_needed(w, &graph->nodes[i])) ronde__onnx_write_node(w, &graph->nodes[i]);
   w->file.n_input = w->file.n_output = 1;
-  w->file.input = describe(w, graph->input);
+  w->file.input = describe(w, graph->inputs[0]);
   w->file.output = describe(w, graph->output);
 }
 
@@ -146,6 +146,9 @@ static ronde_status write_model(ronde__onnx_writer *w, const ronde__file_meta *m
 ronde_status ronde__onnx_write(const ronde__net *net, const char *path, const ronde__file_meta *meta, int n_meta) {
   const ronde_graph *graph = ronde__net_graph(net);
   ronde__onnx_writer w = {.path = path, .net = net, .graph = graph, .opset = OPSET};
+  if (graph->n_inputs > 1)
+    return ronde__fail(RONDE_E_USAGE, "%s: only networks of one input are written as ONNX, and this one has %d", path,
+                       graph->n_inputs);
   if (ronde_graph_parameters(graph) > (int64_t)(MAX_BYTES / sizeof(float)))
     return ronde__fail(RONDE_E_USAGE, "%s: the network has %" PRId64 " parameters, more than an ONNX file can have",
                        path, ronde_graph_parameters(graph));

@@ -80,11 +80,18 @@ static ronde_status tokens_from_file(ronde__job *job, const char *shape) {
   if (evaluates && !ronde_config_is_given(job->config, "mask")) RONDE_TRY(option_from_file(job, "mask"));
   if (!ronde_config_is_given(job->config, "mask-token")) RONDE_TRY(option_from_file(job, "mask-token"));
   bool cuts = evaluates && !ronde_config_is_given(job->config, "window");
-  if (cuts && shape && ronde__data_is_of_text(job->options->data)) {
+  if (cuts && shape && ronde__data_has_window(job->options->data)) {
     const ronde__option *option = ronde__option_find(RONDE__VERB_TRAIN, "window");
     return ronde__option_set(option, &job->config->options, shape, job->weights_path);
   }
   return RONDE_OK;
+}
+
+static ronde_status more_inputs_from_file(ronde__job *job) {
+  const char *more = ronde__safetensors_meta(job->weights, RONDE__META_MORE_INPUTS);
+  if (!more || ronde__more_inputs_parse(more, &job->more)) return RONDE_OK;
+  return ronde__fail(RONDE_E_INPUT, "%s: metadata %s makes no sense: %s", job->weights_path, RONDE__META_MORE_INPUTS,
+                     RONDE__SHOWN(more));
 }
 
 /* What the user left open, from what the weights' file says of itself. */
@@ -106,6 +113,7 @@ static ronde_status options_from_file(ronde__job *job) {
   if (!ronde_config_is_given(job->config, "activation")) RONDE_TRY(option_from_file(job, "activation"));
   if (job->config->verb != RONDE__VERB_TRAIN) RONDE_TRY(targets_from_file(job));
   RONDE_TRY(tokens_from_file(job, shape));
+  RONDE_TRY(more_inputs_from_file(job));
   bool looks = job->config->verb == RONDE__VERB_PREDICT || job->config->verb == RONDE__VERB_EVAL;
   bool asks = job->config->verb == RONDE__VERB_PREDICT || job->config->verb == RONDE__VERB_EXPORT;
   if (looks && !o->resize && resize && !job->hooks.source) RONDE_TRY(set_text(&o->resize, resize));
@@ -233,6 +241,7 @@ static void shape_from_data(ronde__job *job) {
   job->shape.rank = source->rank;
   memcpy(job->shape.dim, source->dims, sizeof job->shape.dim);
   job->vocabulary = ronde__max(job->vocabulary, source->vocabulary);
+  ronde__more_inputs_of_data(source, &job->more);
   job->classes = job->options->classes ? job->options->classes : source->classes;
   job->config->options.classes = job->classes;
   job->targets = job->model && source->classes == 0 ? source->target_elems : 0;
@@ -270,6 +279,7 @@ static ronde_status shape_from_options(ronde__job *job) {
   if (job->file) job->shape = *ronde__onnx_shape(job->file);
   else job->shape = ronde__model_shape(job->model);
   if (job->vocabulary == 0) job->vocabulary = job->model->vocabulary;
+  if (job->more.n == 0) job->more = ronde__model_more(job->model);
   job->classes = o->classes ? o->classes : job->targets ? 0 : job->model->classes;
   job->config->options.classes = job->classes;
   if (!o->shape) return RONDE_OK;

@@ -22,7 +22,8 @@ struct ronde_predictor {
   ronde_graph *graph;
   ronde__net *net; /* holds the parameters; no call runs on it */
   int threads;
-  ronde__shape shape;
+  ronde__shape shape; /* of the first input */
+  int64_t row;        /* elements of all inputs of an example */
   int64_t outputs;
   ronde__scaling scaling;
   char **class_names; /* [n_class_names] */
@@ -138,6 +139,7 @@ static ronde_status fill(const ronde__job *job, const ronde__net *trained, ronde
   RONDE_TRY(ronde__job_graph(job, &p->graph));
   if (!trained) RONDE_TRY(ronde__weights_check(p->graph, job->init, job->init_path, NULL));
   RONDE_TRY(ronde__net_create(p->graph, &options, &p->net));
+  p->row = ronde__graph_input_elems(p->graph);
   p->outputs = ronde__shape_elems(&p->graph->tensors[p->graph->output]->shape);
   RONDE_TRY(copy_class_names(job, p));
   if (trained) return copy_values(p->net, trained, parts);
@@ -177,31 +179,51 @@ static void give_worker(ronde_predictor *p, worker *w) {
   pthread_mutex_unlock(&p->mutex);
 }
 
-/* Numbers of tokens as int32. */
-static ronde_status take_tokens(int64_t vocabulary, int64_t n, const float *x, int32_t *tokens) {
-  for (int64_t i = 0; i < n; i++) {
+/* Numbers of tokens as int32, in the place of floats. at: of the first one in x. */
+static ronde_status take_tokens(int64_t vocabulary, int64_t at, int64_t n, const float *x, float *to) {
+  for (int64_t i = at; i < at + n; i++) {
     if (!(x[i] >= 0 && x[i] < (float)vocabulary && x[i] == truncf(x[i])))
       return ronde__fail(RONDE_E_INPUT, "predictor: element %lld is %g, not the number of a token, 0 to %lld",
                          (long long)i, (double)x[i], (long long)vocabulary - 1);
-    tokens[i] = (int32_t)x[i];
+    int32_t token = (int32_t)x[i];
+    memcpy(to + i, &token, sizeof token);
   }
   return RONDE_OK;
 }
 
+/* A row of all inputs, which begins at `at`. Those beside the first are as they are, or tokens. */
+static ronde_status convert_row(const ronde_predictor *p, int64_t at, const float *x, float *to) {
+  const ronde__more_inputs *more = &p->job->more;
+  int64_t n = ronde__shape_elems(&p->shape);
+  if (p->job->vocabulary) RONDE_TRY(take_tokens(p->job->vocabulary, at, n, x, to));
+  else ronde__scaling_f32(&p->scaling, n, x + at, to + at);
+  for (int i = 0; i < more->n; i++) {
+    at += n;
+    n = ronde__shape_elems(&more->at[i].shape);
+    if (more->at[i].vocabulary) RONDE_TRY(take_tokens(more->at[i].vocabulary, at, n, x, to));
+    else memcpy(to + at, x + at, (size_t)n * sizeof *to);
+  }
+  return RONDE_OK;
+}
+
+/* Whether the network reads what the caller has. */
+static bool converts(const ronde_predictor *p) {
+  bool tokens = p->job->vocabulary > 0;
+  for (int i = 0; i < p->job->more.n; i++) tokens |= p->job->more.at[i].vocabulary > 0;
+  return tokens || p->scaling.changes;
+}
+
 /* x as the network reads it, in memory of the worker's where it changes. */
 static ronde_status convert(const ronde_predictor *p, int64_t n, const float **x, worker *w) {
-  const ronde__scaling *by = &p->scaling;
-  int64_t vocabulary = p->job->vocabulary, elems = n * ronde__shape_elems(&p->shape);
-  if (!by->changes && !vocabulary) return RONDE_OK;
+  int64_t elems = n * p->row;
+  if (!converts(p)) return RONDE_OK;
   if (elems > w->room) {
     ronde__free(w->x);
     w->room = 0;
     RONDE__ALLOC(w->x, (size_t)elems * sizeof *w->x, "predictor");
     w->room = elems;
   }
-  if (vocabulary) RONDE_TRY(take_tokens(vocabulary, elems, *x, (int32_t *)(void *)w->x));
-  int64_t each = ronde__shape_elems(&p->shape);
-  for (int64_t i = 0; i < n && !vocabulary; i++) ronde__scaling_f32(by, each, *x + i * each, w->x + i * each);
+  for (int64_t i = 0; i < n; i++) RONDE_TRY(convert_row(p, i * p->row, *x, w->x));
   *x = w->x;
   return RONDE_OK;
 }
@@ -223,6 +245,14 @@ ronde_status ronde_predictor_run(ronde_predictor *p, int64_t n, const float *x, 
 int ronde_predictor_shape(const ronde_predictor *p, int64_t dims_out[RONDE_MAX_RANK]) {
   memcpy(dims_out, p->shape.dim, (size_t)p->shape.rank * sizeof *dims_out);
   return p->shape.rank;
+}
+
+const char *ronde_predictor_input(const ronde_predictor *p, int i, int *rank_out, int64_t dims_out[RONDE_MAX_RANK]) {
+  if (i < 0 || i >= p->graph->n_inputs) return NULL;
+  const ronde_tensor *x = p->graph->tensors[p->graph->inputs[i]];
+  if (rank_out) *rank_out = x->shape.rank;
+  if (dims_out) memcpy(dims_out, x->shape.dim, (size_t)x->shape.rank * sizeof *dims_out);
+  return x->label;
 }
 
 int64_t ronde_predictor_outputs(const ronde_predictor *p) { return p->outputs; }

@@ -251,6 +251,10 @@ void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes)
     meta[notes->n++] = (ronde__file_meta){"vocabulary", notes->vocabulary};
     describe_masks(job, notes);
   }
+  if (job->more.n) {
+    ronde__more_inputs_text(&job->more, notes->more_inputs, sizeof notes->more_inputs);
+    meta[notes->n++] = (ronde__file_meta){RONDE__META_MORE_INPUTS, notes->more_inputs};
+  }
   if (job->options->resize) meta[notes->n++] = (ronde__file_meta){"resize", job->options->resize};
   if (job->data && job->data->normalization.channels > 0) {
     const ronde__normalization *normalization = &job->data->normalization;

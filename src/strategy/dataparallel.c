@@ -376,7 +376,7 @@ static ronde_status set_up(state *s) {
   const ronde_graph *graph = ronde__net_graph(worker->net);
   size_t n = (size_t)transport_of(s)->size;
   if (n == 1) return RONDE_OK;
-  s->input_elems = ronde__shape_elems(&graph->tensors[graph->input]->shape);
+  s->input_elems = ronde__graph_input_elems(graph);
   s->output_elems = ronde__loss_elems(graph);
   s->label_elems = ronde__loss_labels(graph);
   for (int i = 0; i < N_MOVES; i++)

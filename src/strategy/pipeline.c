@@ -245,7 +245,7 @@ static ronde_status set_up(state *s, const ronde__strategy_settings *settings) {
   s->n_micro = settings->options->micro_batches;
   s->n_batches = settings->options->accumulate;
   s->n_replicas = worker->replicas->size;
-  s->input_elems = ronde__shape_elems(&graph->tensors[graph->input]->shape);
+  s->input_elems = ronde__graph_input_elems(graph);
   s->output_elems = ronde__loss_elems(graph);
   s->label_elems = ronde__loss_labels(graph);
   RONDE__ALLOC(s->results, (size_t)worker->transport->size * sizeof *s->results, "pipeline");

@@ -139,7 +139,7 @@ static ronde_status compute(state *s, const ronde__step *step) {
       ronde__sandblaster_portion_at(worker->batch, s->size, step->examples, s->order.portion);
   const ronde__batch *batch = &s->batches[p.batch];
   const ronde_graph *graph = ronde__net_graph(worker->net);
-  int64_t elems = ronde__shape_elems(&graph->tensors[graph->input]->shape);
+  int64_t elems = ronde__graph_input_elems(graph);
   if (s->order.version != s->version) RONDE_TRY(fetch(s, s->order.version));
   ronde__net_batch part = {.n = p.n,
                            .x = batch->x + p.first * elems,

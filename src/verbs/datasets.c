@@ -48,7 +48,7 @@ static ronde_status open_by_name(const ronde_config *config, bool prefers_val, r
   bool are_images = ronde__data_is_of_images(o->data);
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_ARRAYS, ronde__data_is_of_arrays(o->data)));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_COLUMNS, ronde__data_is_of_columns(o->data)));
-  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_TEXT, ronde__data_is_of_text(o->data)));
+  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_TEXT, ronde__data_has_window(o->data)));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_STORED_IMAGES, are_images));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_IMAGE_FILES, are_images));
   return ronde__data_open(&options, data_out);
@@ -81,6 +81,8 @@ static json_t *describe_set(const ronde__data *data) {
   if (json && source->target_elems) json_object_set_new(json, "target_values", json_integer(source->target_elems));
   if (json && source->label_elems) json_object_set_new(json, "labels", json_integer(source->label_elems));
   if (json && source->vocabulary) json_object_set_new(json, "vocabulary", json_integer(source->vocabulary));
+  for (int i = 0; json && i < source->n_more; ++i)
+    json_object_set_new(json, source->more[i].name, ronde__json_dims(source->more[i].dims, source->more[i].rank));
   if (json && data->test_is_val) json_object_set_new(json, "tested_on", json_string("validation"));
   if (json && named) json_object_set(json, "class_names", names);
   json_t *columns = describe_columns(data);
@@ -218,6 +220,12 @@ ronde_status ronde_data_convert(const ronde_config *config, char **json_out) {
   if (!o->output) return ronde__fail(RONDE_E_USAGE, "a folder to write to is needed: --output DIR");
   ronde__data *data;
   RONDE_TRY(open_by_name(config, false, &data));
+  if (data->source.n_more) {
+    ronde_status status = ronde__fail(RONDE_E_USAGE, "%s: npy files have one input, and these data have %d",
+                                      data->source.name, 1 + data->source.n_more);
+    ronde__data_close(data);
+    return status;
+  }
   json_t *files = json_array();
   ronde_status status = ronde__folder_make(o->output);
   for (int split = 0; split < 2 && status == RONDE_OK; ++split) status = write_split(data, split, o->output, files);

@@ -250,7 +250,7 @@ static ronde_status eval_report(const ronde__job *job, const eval_rank *ranks, c
   if (ranks[0].values) eval_join_values(job, ranks, result);
   if (job->data->source.label_elems)
     eval_tell_sequences(sum.loss_sum / (double)sum.n,
-                        ronde__data_is_of_text(job->options->data) && job->options->mask == 0, result);
+                        ronde__data_has_window(job->options->data) && job->options->mask == 0, result);
   ronde_status status = verdicts->at ? ronde__verdicts_tell(verdicts, job->options->csv, result) : RONDE_OK;
   if (status == RONDE_OK) return ronde__json_give(result, "result", json_out);
   json_decref(result);

@@ -7,6 +7,7 @@
 #include "state/weights.h"
 #include "verbs/inputs.h"
 #include "verbs/text.h"
+#include "verbs/translate.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -212,7 +213,11 @@ static ronde_status predict_examples(ronde__job *job, char **json_out) {
 static ronde_status predict_job(ronde__job *job, char **json_out) {
   if (!job->init) return ronde__fail(RONDE_E_USAGE, "the weights to predict with are needed: --init FILE");
   RONDE_TRY(ronde__config_settle(job->config, RONDE__NEED_TOKENS, job->vocabulary > 0));
-  return job->vocabulary ? ronde__text_continue(job, json_out) : predict_examples(job, json_out);
+  if (job->vocabulary) return job->more.n ? ronde__text_translate(job, json_out) : ronde__text_continue(job, json_out);
+  if (job->more.n)
+    return ronde__fail(RONDE_E_USAGE, "%s: a network of several inputs is asked through a predictor of the library",
+                       job->init_path);
+  return predict_examples(job, json_out);
 }
 
 ronde_status ronde_predict(const ronde_config *config, const ronde_hooks *hooks, char **json_out) {

@@ -29,16 +29,18 @@ CASES = {
     "mnist-large-same-b7": ("mnist-large", "same", 1, 28, 10, 7),
     "mnist-large-valid-b7": ("mnist-large", "valid", 1, 28, 10, 7),
 }
-# name: model, steps, vocabulary and classes, batch, whether there is padding
+# name: model, steps, vocabulary and classes, batch, what the tokens are like
 SEQUENCES = {
-    "transformer-tiny-t24-b3": ("transformer-tiny", 24, 256, 3, False),
-    "recurrent-t9-b5": ("recurrent", 9, 11, 5, True),
-    "bert-tiny-t24-b5": ("bert-tiny", 24, 61, 5, True),
+    "gpt-tiny-t24-b3": ("gpt-tiny", 24, 256, 3, "tokens"),
+    "recurrent-t9-b5": ("recurrent", 9, 11, 5, "padded_tokens"),
+    "bert-tiny-t24-b5": ("bert-tiny", 24, 61, 5, "padded_tokens"),
+    "transformer-tiny-t11-b4": ("transformer-tiny", 11, 60, 4, "translations"),
 }
 NETWORKS = {
-    "transformer-tiny": models.TinyTransformer,
+    "gpt-tiny": models.TinyGpt,
     "recurrent": models.Recurrent,
     "bert-tiny": models.TinyBert,
+    "transformer-tiny": models.Transformer,
 }
 SEQUENCE_SUMS = 16
 
@@ -65,12 +67,12 @@ def make_images(model, padding, channels, size, classes, batch):
     return make(lambda: models.build(model, channels, size, classes, padding), facts, inputs, y, batch, models.SKETCH)
 
 
-def make_sequences(model, steps, vocabulary, batch, padded):
+def make_sequences(model, steps, vocabulary, batch, kind):
     n = 3 * batch - 2
-    x = torch.from_numpy((models.padded_tokens if padded else models.tokens)(n, steps, vocabulary))
+    x = torch.from_numpy(getattr(models, kind)(n, steps, vocabulary))
     y = torch.from_numpy(models.sequence_labels(n, steps, vocabulary))
     facts = {"model": model, "padding": "same", "shape": [steps], "classes": vocabulary, "vocabulary": vocabulary}
-    facts.update({"padded": True} if padded else {})
+    facts.update({"padded": True} if kind == "padded_tokens" else {"decoder": True} if kind == "translations" else {})
     inputs = {torch.float64: x, torch.float32: x}
     return make(lambda: NETWORKS[model](vocabulary, steps, vocabulary), facts, inputs, y, batch, SEQUENCE_SUMS)
 

@@ -177,7 +177,7 @@ class Blocks(nn.Module):
         return self.fc(nn.functional.adaptive_avg_pool2d(x, 1).flatten(1))
 
 
-class TinyTransformer(nn.Module):
+class TinyGpt(nn.Module):
     """nanoGPT's GPT-2 with an output layer of its own; positions begin with zeros."""
 
     class Layer(nn.Module):
@@ -209,6 +209,71 @@ class TinyTransformer(nn.Module):
         for block in self.transformer["h"]:
             y = block(y)
         return self.lm_head(self.transformer["ln_f"](y))
+
+
+class Transformer(nn.Module):
+    """The original encoder and decoder, out of torch.nn.Transformer's modules, whose projections are called in_proj and
+    q_proj, k_proj, v_proj here. An example is its source, which ends in token 0, and behind that its target."""
+
+    def __init__(self, vocabulary, steps, classes, layers=2, heads=4, width=64):
+        super().__init__()
+        self.steps, self.heads, self.width = steps, heads, width
+        self.src_embedding = nn.Embedding(vocabulary, width)
+        self.tgt_embedding = nn.Embedding(vocabulary, width)
+
+        def stack(layer):
+            named = []
+            for i in range(layers):
+                parts = layer(width, heads, 4 * width, dropout=0.0, batch_first=True)
+                for attention in ("self_attn", "multihead_attn"):
+                    if hasattr(parts, attention):
+                        setattr(parts, attention, Attention(width, heads, attention == "self_attn"))
+                named.append(parts)
+            return nn.ModuleDict({"layers": nn.ModuleList(named)})
+
+        self.encoder, self.decoder = stack(nn.TransformerEncoderLayer), stack(nn.TransformerDecoderLayer)
+        self.generator = nn.Linear(width, classes)
+        rates = 10000.0 ** (-np.arange(0, width, 2) / width)
+        angles = np.arange(steps)[:, None] * rates
+        positions = np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(steps, width).astype(np.float32)
+        self.register_buffer("positions", torch.from_numpy(positions), persistent=False)
+
+    def forward(self, x):
+        source, target = x[:, : self.steps], x[:, self.steps :]
+        scale = self.width**0.5
+        there = (source != 0)[:, None, None, :]
+        causal = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
+        m = self.src_embedding(source) * scale + self.positions
+        for layer in self.encoder["layers"]:
+            m = layer.norm1(m + layer.self_attn(m, m, there))
+            m = layer.norm2(m + layer.linear2(torch.relu(layer.linear1(m))))
+        y = self.tgt_embedding(target) * scale + self.positions
+        for layer in self.decoder["layers"]:
+            y = layer.norm1(y + layer.self_attn(y, y, causal))
+            y = layer.norm2(y + layer.multihead_attn(y, m, there))
+            y = layer.norm3(y + layer.linear2(torch.relu(layer.linear1(y))))
+        return self.generator(y)
+
+
+class Attention(nn.Module):
+    """torch.nn.MultiheadAttention with other names of its projections."""
+
+    def __init__(self, width, heads, is_packed):
+        super().__init__()
+        self.heads, self.is_packed = heads, is_packed
+        if is_packed:
+            self.in_proj = nn.Linear(width, 3 * width)
+        else:
+            self.q_proj, self.k_proj, self.v_proj = (nn.Linear(width, width) for _ in range(3))
+        self.out_proj = nn.Linear(width, width)
+
+    def forward(self, x, memory, mask):
+        n, t, width = x.shape
+        parts = self.in_proj(x).split(width, dim=2) if self.is_packed else None
+        q, k, v = parts or (self.q_proj(x), self.k_proj(memory), self.v_proj(memory))
+        q, k, v = (part.view(n, -1, self.heads, width // self.heads).transpose(1, 2) for part in (q, k, v))
+        y = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.out_proj(y.transpose(1, 2).reshape(n, t, width))
 
 
 class TinyBert(nn.Module):
@@ -299,7 +364,7 @@ def build(model, channels, size, classes, padding="same"):
 
 # ---- numbers by hash: tests/golden_test.c has the same functions -----------------------------------------------------
 
-INPUT_STREAM, LABEL_STREAM, LENGTH_STREAM, SKETCH_STREAM = 1000, 1001, 1002, 2000
+INPUT_STREAM, LABEL_STREAM, LENGTH_STREAM, SOURCE_STREAM, SKETCH_STREAM = 1000, 1001, 1002, 1003, 2000
 
 
 def hash32(stream, n):
@@ -333,6 +398,15 @@ def padded_tokens(n, steps, vocabulary):
     """The same, but 0 behind the ends of sequences, and there alone."""
     inside = sequence_labels(n, steps, vocabulary) != IGNORED
     return np.where(inside, 1 + tokens(n, steps, vocabulary - 1), 0)
+
+
+def translations(n, steps, vocabulary):
+    """Sources of different lengths, the third of them 1, with 0 behind their ends, and targets."""
+    lengths = 1 + (hash32(SOURCE_STREAM, n) % np.uint32(steps)).astype(np.int64)
+    lengths[2] = 1
+    x = 1 + tokens(n, 2 * steps, vocabulary - 1)
+    x[:, :steps][np.arange(steps) >= lengths[:, None]] = 0
+    return x
 
 
 IGNORED = -1

@@ -239,6 +239,17 @@ static void build_transposed(ronde_graph *graph, ronde_tensor *x) {
   classify(graph, x, "fc1");
 }
 
+/* One is read first and again at the end, one at the end alone, one by nobody. */
+static void build_several_inputs(ronde_graph *graph, ronde_tensor *x) {
+  ronde_tensor *vector = ronde_input(graph, "vector", 1, (int64_t[]){7});
+  ronde_input(graph, "unread", 2, (int64_t[]){2, 3});
+  ronde_tensor *late = ronde_input(graph, "late", 1, (int64_t[]){20});
+  ronde_tensor *y = ronde_flatten(max_pool(ronde_relu(conv(x, "conv1", 20, 3, 1, 1)), 2, 0));
+  y = ronde_tanh(ronde_add(ronde_linear(y, "fc1", 20, true), ronde_linear(vector, "fc2", 20, true)));
+  y = ronde_add(ronde_multiply(ronde_linear(y, "fc3", 20, true), late), ronde_linear(vector, "fc4", 20, false));
+  classify(graph, y, "fc5");
+}
+
 const network networks[] = {
     {"mlp", 10, 0, 0, build_mlp},
     {"regression", 5, 0, 0, build_regression},
@@ -269,6 +280,7 @@ const network networks[] = {
     {"shared_few", 3, 5, 4, build_shared_few},
     {"shared_many", 36, 4, 4, build_shared_many},
     {"two_heads", 6, 0, 0, build_two_heads},
+    {"several_inputs", 3, 5, 4, build_several_inputs},
 };
 
 static ronde_tensor *norm(const ronde_tensor *x, const char *name) { return ronde_batch_norm2d(x, name, NULL); }
@@ -379,7 +391,7 @@ int64_t elems_of(const ronde_graph *graph, int tensor) { return ronde__shape_ele
 
 examples examples_make(const ronde_graph *graph, int64_t n) {
   const ronde__node *loss = loss_node(graph);
-  examples e = {.x_elems = elems_of(graph, graph->input), .target_elems = elems_of(graph, loss->in[0])};
+  examples e = {.x_elems = ronde__graph_input_elems(graph), .target_elems = elems_of(graph, loss->in[0])};
   random_state = 12345;
   e.x = random_floats(n * e.x_elems);
   e.targets = random_floats(n * e.target_elems);
@@ -577,7 +589,8 @@ double interpret(const ronde_graph *graph, const ronde__net *net, const ronde__n
     if (!graph->buffers[i].is_counter) ronde__net_get_buffer(net, i, buffers[i]);
   }
   for (int i = 0; i < graph->n_tensors; i++) values[i] = calloc((size_t)(batch->n * elems_of(graph, i)), sizeof(float));
-  memcpy(values[graph->input], batch->x, (size_t)(batch->n * elems_of(graph, graph->input)) * sizeof(float));
+  for (int i = 0; i < graph->n_inputs; i++)
+    ronde__graph_take_input(graph, i, batch->n, batch->x, values[graph->inputs[i]]);
   for (int i = 0; i < graph->n_nodes; i++) {
     const ronde__node *node = &graph->nodes[i];
     if (node->out[0] == graph->loss || !ronde__ops[node->kind]->is_loss)

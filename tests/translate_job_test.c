@@ -1,0 +1,183 @@
+/* Translation in whole jobs: a transformer learns to turn words around, is evaluated, and translates; its steps are those of
+ * one worker, however they are shared out. */
+#include "train_testing.h"
+
+#include "base/rng.h"
+#include "lib/folder.h"
+
+/* Of sums of f32 in another order, against the largest element of the update; and of losses. */
+#define UPDATE_TOLERANCE 3e-5
+#define LOSS_TOLERANCE 2e-6
+
+enum { PAIRS = 1000, LETTERS = 4, MOST = 3 };
+
+/* A word of up to three letters, and the same in capitals the other way round: only who attends to the source from its end
+ * on can tell. */
+static void write_pairs(void) {
+  char *text = malloc(PAIRS * (2 * MOST + 2)), *at = text;
+  ronde__rng rng = ronde__rng_make(5, RONDE__STREAM_SYNTHETIC);
+  for (int i = 0; i < PAIRS; i++) {
+    int n = 1 + (int)ronde__rng_below(&rng, MOST);
+    for (int k = 0; k < n; k++) at[k] = (char)('a' + ronde__rng_below(&rng, LETTERS));
+    at[n] = '\t';
+    for (int k = 0; k < n; k++) at[n + 1 + k] = (char)(at[n - 1 - k] - 'a' + 'A');
+    at[2 * n + 1] = '\n';
+    at += 2 * n + 2;
+  }
+  test_write(folder, "pairs.tsv", text, (size_t)(at - text));
+  free(text);
+}
+
+static int write_once(void **state) {
+  make_folder_with_cache(state);
+  write_pairs();
+  return 0;
+}
+
+/* The options have the folder at %s, twice at most. */
+static ronde_status run_job(const char *verb, char **json_out, const char *format) {
+  char *options = ronde__format(format, folder, folder);
+  ronde_config *config = config_make(verb, options);
+  *json_out = NULL;
+  test_log_start(&lines);
+  ronde_status status = !strcmp(verb, "train")  ? ronde_train(config, NULL, json_out)
+                        : !strcmp(verb, "eval") ? ronde_eval(config, NULL, json_out)
+                                                : ronde_predict(config, NULL, json_out);
+  ronde_config_destroy(config);
+  free(options);
+  return status;
+}
+
+static void collect(void *user, int64_t token) {
+  char *at = user;
+  at[strlen(at)] = (char)token;
+}
+
+static void check_translation(const char *prompt, const char *wanted) {
+  char *options = ronde__format("init=%s/w threads=1 prompt=%s", folder, prompt), *text, heard[32] = "";
+  ronde_config *config = config_make("predict", options);
+  const ronde_hooks hooks = {.token = collect, .user = heard};
+  assert_int_equal(ronde_predict(config, &hooks, &text), RONDE_OK);
+  json_t *json = json_of(text);
+  assert_string_equal(text_at(json, "prompt"), prompt);
+  assert_string_equal(text_at(json, "text"), wanted);
+  assert_int_equal(json_array_size(json_object_get(json, "tokens")), strlen(wanted));
+  assert_true(heard[0] == '\t' && !strcmp(heard + 1, wanted));
+  json_decref(json);
+  ronde_config_destroy(config);
+  free(options);
+}
+
+static void check_refused(const char *format, ronde_status status, const char *words) {
+  char *text;
+  assert_int_equal(run_job("predict", &text, format), status);
+  if (!strstr(lines.error, words)) fail_msg("\"%s\" is not in \"%s\"", words, lines.error);
+}
+
+static void a_transformer_learns_to_turn_words_around(void **state) {
+  char *text;
+  assert_int_equal(run_job("train", &text,
+                           "model=transformer-tiny data=pairs:%s/pairs.tsv window=6 batch=32 optimizer=adam lr=0.002 "
+                           "epochs=12 dropout=0 threads=1 save=%s/w"),
+                   RONDE_OK);
+  free(text);
+  assert_int_equal(run_job("eval", &text, "init=%s/w data=pairs:%s/pairs.tsv threads=1"), RONDE_OK);
+  json_t *json = json_of(text);
+  double perplexity = real_at(json, "perplexity");
+  assert_int_equal((int)real_at(json, "examples"), PAIRS / 10);
+  assert_true(fabs(log(perplexity) - real_at(json, "loss")) < 1e-9);
+  /* Whoever does not read the source has to guess among four letters at most places. */
+  if (!(perplexity < 1.2)) fail_msg("a perplexity of %g", perplexity);
+  json_decref(json);
+  check_translation("abc", "CBA");
+  check_translation("da", "AD");
+  check_translation("b", "B");
+  check_refused("init=%s/w threads=1", RONDE_E_USAGE, "--prompt TEXT says which");
+  check_refused("init=%s/w threads=1 prompt=abcdef", RONDE_E_USAGE, "--prompt has 6 bytes");
+  check_refused("init=%s/w threads=1 prompt=a\tb", RONDE_E_USAGE, "byte 2 is 9, which no text");
+  check_refused("init=%s/w threads=1 prompt=a temperature=0.5", RONDE_E_USAGE, "--temperature can have no effect");
+}
+
+/* ---- many workers ---- */
+
+static observed train(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static observed train(const char *format, ...) {
+  char given[256];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(given, sizeof given, format, args);
+  va_end(args);
+  char *options =
+      ronde__format("threads=1 model=transformer-tiny dropout=0 data=pairs:%s/pairs.tsv window=6 %s", folder, given);
+  observed o = observe(options, NULL, NULL, NULL);
+  if (o.status != RONDE_OK) fail_msg("%s: status %d", options, o.status);
+  free(options);
+  return o;
+}
+
+static void check_strategy(const char *strategy, int workers) {
+  static const int batches[] = {9, 2};
+  for (size_t b = 0; b < RONDE__COUNT(batches); b++) {
+    observed fresh = train("steps=1 lr=0 batch=%d", batches[b]), one = train("steps=1 lr=0.5 batch=%d", batches[b]);
+    observed many = train("steps=1 lr=0.5 batch=%d workers=%d %s", batches[b], workers, strategy);
+    double update = update_difference(&many, &one, &fresh), loss = fabs(many.loss[0] / one.loss[0] - 1);
+    if (!(update <= UPDATE_TOLERANCE && loss <= LOSS_TOLERANCE))
+      fail_msg("%s of %d, batch %d: updates differ by %g, losses by %g", strategy, workers, batches[b], update, loss);
+    free(fresh.weights), free(one.weights), free(many.weights);
+  }
+}
+
+static void a_step_of_many_is_a_step_of_one(void **state) {
+  check_strategy("strategy=allreduce", 3);
+  check_strategy("strategy=ps-sync servers=2", 3);
+  check_strategy("strategy=sharded", 3);
+  check_strategy("strategy=dataparallel", 3);
+  check_strategy("strategy=hybrid", 2);
+}
+
+static void stages_and_eager_passes_have_the_bits_of_one_worker(void **state) {
+  observed one = train("steps=2 lr=0.1 batch=2 accumulate=3");
+  for (int stages = 2; stages <= 4; stages++) {
+    observed many =
+        train("steps=2 lr=0.1 batch=6 strategy=pipeline stages=%d workers=%d micro-batches=3", stages, stages);
+    assert_true(bits_equal(&many, &one));
+    free(many.weights);
+  }
+  free(one.weights);
+  observed planned = train("steps=3 lr=0.1 batch=5"), eager = train("steps=3 lr=0.1 batch=5 exec=eager");
+  assert_true(bits_equal(&planned, &eager));
+  free(planned.weights), free(eager.weights);
+}
+
+/* The published one looks up both languages in a single matrix. */
+static void a_tied_transformer_trains(void **state) {
+  char *text;
+  assert_int_equal(run_job("train", &text,
+                           "model=transformer data=pairs:%s/pairs.tsv window=6 batch=2 steps=2 lr=0.01 dropout=0 "
+                           "threads=1"),
+                   RONDE_OK);
+  json_t *json = json_of(text);
+  json_decref(json);
+}
+
+static void other_data_are_refused(void **state) {
+  char *text;
+  assert_int_equal(run_job("train", &text, "model=transformer-tiny data=text:%s/pairs.tsv batch=2 steps=1 threads=1"),
+                   RONDE_E_USAGE);
+  assert_non_null(strstr(lines.error, "transformer-tiny translates: it takes pairs:FILE"));
+  assert_int_equal(run_job("train", &text, "model=gpt-tiny data=pairs:%s/pairs.tsv batch=2 steps=1 threads=1"),
+                   RONDE_E_USAGE);
+  assert_non_null(strstr(lines.error, "gpt-tiny takes one input, but the data have several"));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_transformer_learns_to_turn_words_around),
+      cmocka_unit_test(a_step_of_many_is_a_step_of_one),
+      cmocka_unit_test(stages_and_eager_passes_have_the_bits_of_one_worker),
+      cmocka_unit_test(a_tied_transformer_trains),
+      cmocka_unit_test(other_data_are_refused),
+  };
+  return cmocka_run_group_tests(tests, write_once, remove_folder);
+}
