@@ -140,7 +140,8 @@ static void test_wrong_usage_ends_with_2_and_one_line(void **state) {
       {"data", "what to do is missing: ronde data list, info, get or convert"},
       {"bench", "a word is missing: ronde bench SUITE (ronde bench --help lists them)"},
       {"bench colectives",
-       "ronde bench colectives: unknown word; the nearest is collectives (of collectives, step, kernels, replicas, "
+       "ronde bench colectives: unknown word; the nearest is collectives (of collectives, step, kernels, batches, "
+       "replicas, "
        "techniques, execution, clusters)"},
       {"help bench collectives more", "unexpected word 'more': ronde help VERB"},
       {"data gett mnist", "ronde data gett: unknown word; the nearest is get (of list, info, get, convert)"},

@@ -15,7 +15,7 @@
 
 #define RONDE RONDE_BINARY_DIR "/ronde"
 
-extern char said[16384];
+extern char said[65536];
 
 /* Runs a shell command; `said` is what it printed on both streams. Returns the exit code. */
 int run(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -37,7 +37,7 @@ static void near_names(void **state) {
     const char *words, *hint;
   } cases[] = {
       {2, "--model resnet-18", "--model resnet-18: no such network; the nearest is resnet18;"},
-      {2, "--model vgg16", "--model vgg16: no such network; `ronde models` lists them"},
+      {2, "--model efficientnet", "--model efficientnet: no such network; `ronde models` lists them"},
       {2, "--model lenet5 --lerning-rate 1", "the nearest is --lr"},
       {2, "--model lenet5 --bacthsize 1", "the nearest is --batch"},
       {2, "--model lenet5 --l2 1", "here it is --weight-decay"},

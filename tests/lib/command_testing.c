@@ -1,7 +1,7 @@
 /* Runs shell commands and looks at what they print and how they end. */
 #include "command_testing.h"
 
-char said[16384];
+char said[65536];
 
 int run(const char *format, ...) {
   char words[4096], command[5000];

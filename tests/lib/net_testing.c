@@ -377,7 +377,8 @@ ronde_graph *graph_of(const network *network) {
 }
 
 void build_model(ronde_graph *graph, const ronde__model *model) {
-  int64_t side = strcmp(model->name, "alexnet") == 0 ? 64 : ronde__min(model->shape[1], 32);
+  bool shrinks_much = strncmp(model->name, "inception", 9) == 0;
+  int64_t side = shrinks_much ? 75 : strcmp(model->name, "alexnet") == 0 ? 64 : ronde__min(model->shape[1], 32);
   ronde__model_options options = {.padding_same = true, .dropout = model->dropout};
   ronde_tensor *x = ronde_input(graph, "input", 3, (int64_t[]){model->shape[0], side, side});
   ronde_graph_set_output(graph, model->build(graph, x, 10, &options));
