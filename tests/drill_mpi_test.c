@@ -82,7 +82,7 @@ static int64_t resumed_at(const char *name, int64_t steps_lost) {
 static void a_run_starts_again_where_it_was(void **state) {
   need_mpi();
   for (int rank = 0; rank < 3; rank++) {
-    char name[8], sha256[80];
+    char name[16], sha256[80];
     snprintf(name, sizeof name, "r%d", rank);
     check_run(0, run(TRAIN RESTARTS "--out %s --drill slow:0:40,kill:%d@25", name, rank));
     weights_of(name, sha256);
@@ -216,7 +216,7 @@ static void asynchronous_workers_go_on_without_a_lost_one(void **state) {
   static const char *const strategies[] = {"ps-async", "ps-ssp", "downpour"};
 #define ASYNC TRAIN "--workers 3 --transport mpi --strategy %s "
   for (int i = 0; i < 3; i++) {
-    char name[8];
+    char name[16];
     snprintf(name, sizeof name, "g%d", i);
     check_run(0, run("sed 's/--quiet//' <<'END' | sh\n" ASYNC "--out %s --drill kill:%d@15\nEND", strategies[i], name,
                      1 + i % 2));

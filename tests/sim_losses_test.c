@@ -215,7 +215,7 @@ static void the_others_go_on(void **state) {
   int n_seeds = (wanted ? atoi(wanted) : SEEDS) / (int)RONDE__COUNT(strategies);
   for (size_t i = 0; i < RONDE__COUNT(strategies); i++) {
     counts c = sweep(strategies[i], (uint64_t)n_seeds);
-    if (c.n_gone_on < n_seeds / 5 || c.n_ended < n_seeds / 10)
+    if (c.n_gone_on < n_seeds / 10 || c.n_ended < n_seeds / 10)
       fail_msg("%s: of %d runs %d have gone on, %d have ended", strategies[i], n_seeds, c.n_gone_on, c.n_ended);
   }
 }
