@@ -12,7 +12,6 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -62,8 +61,7 @@ def build(folder, program):
     root = os.path.dirname(os.path.dirname(source))
     command = ["cc", "-O2", "-std=gnu11", source, "-I" + root + "/src", "-I" + root + "/include", "-o", program,
                os.path.join(folder, "libronde.a")]
-    for extra in (["-ljansson", "-lz", "-lssl", "-lcrypto", "-lxxhash", "-lpng", "-ljpeg", "-lcurl", "-lprotobuf-c"],):
-        command += extra
+    command += ["-ljansson", "-lz", "-lssl", "-lcrypto", "-lxxhash", "-lpng", "-ljpeg", "-lcurl", "-lprotobuf-c"]
     command += (libraries.stdout.split() if libraries.returncode == 0 else ["-lxsmm", "-lblas"])
     command += ["-lmpi", "-lm", "-lpthread", "-ldl"]
     subprocess.run(command, check=True)
