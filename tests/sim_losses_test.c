@@ -215,7 +215,8 @@ static void the_others_go_on(void **state) {
   int n_seeds = (wanted ? atoi(wanted) : SEEDS) / (int)RONDE__COUNT(strategies);
   for (size_t i = 0; i < RONDE__COUNT(strategies); i++) {
     counts c = sweep(strategies[i], (uint64_t)n_seeds);
-    if (c.n_gone_on < n_seeds / 10 || c.n_ended < n_seeds / 10)
+    int least = n_seeds < 100 ? 1 : n_seeds / 5; /* a few under a sanitizer may be of either kind */
+    if (c.n_gone_on < least || c.n_ended < ronde__max(1, least / 2))
       fail_msg("%s: of %d runs %d have gone on, %d have ended", strategies[i], n_seeds, c.n_gone_on, c.n_ended);
   }
 }
