@@ -32,14 +32,15 @@ static bool check_places(const op_case *c, const reference *ref, variant v, cons
 /* One layout and choice of gradients: the same bits on all numbers of threads; overwriting and accumulating. */
 static bool check_threads(const op_case *c, const reference *ref, variant v, const ronde__phys *out) {
   uint64_t bits[4];
-  for (int threads = 1; threads <= 3; threads++) {
+  const int least = SANITIZED ? 3 : 1; /* what a sanitizer may find it finds on three; another build compares the bits */
+  for (int threads = least; threads <= 3; threads++) {
     v.pool = pools[threads];
     if (!op_run_check(c, ref, &v, out, &bits[threads])) return false;
-    if (bits[threads] != bits[1]) return found(&(op_run){.c = c, .ref = ref, .v = &v}, "other bits than on one thread");
+    if (bits[threads] != bits[least]) return found(&(op_run){.c = c, .ref = ref, .v = &v}, "other bits than on one thread");
   }
   if (threads_only) return true; /* the rest is on one thread */
   v.pool = NULL;
-  if (!check_places(c, ref, v, out, bits[1])) return false;
+  if (!check_places(c, ref, v, out, bits[3])) return false;
   v.accumulate = true;
   return op_run_check(c, ref, &v, out, &bits[0]);
 }
