@@ -32,11 +32,13 @@ static bool check_places(const op_case *c, const reference *ref, variant v, cons
 /* One layout and choice of gradients: the same bits on all numbers of threads; overwriting and accumulating. */
 static bool check_threads(const op_case *c, const reference *ref, variant v, const ronde__phys *out) {
   uint64_t bits[4];
-  const int least = SANITIZED ? 3 : 1; /* what a sanitizer may find it finds on three; another build compares the bits */
+  const int least =
+      SANITIZED ? 3 : 1; /* what a sanitizer may find it finds on three; another build compares the bits */
   for (int threads = least; threads <= 3; threads++) {
     v.pool = pools[threads];
     if (!op_run_check(c, ref, &v, out, &bits[threads])) return false;
-    if (bits[threads] != bits[least]) return found(&(op_run){.c = c, .ref = ref, .v = &v}, "other bits than on one thread");
+    if (bits[threads] != bits[least])
+      return found(&(op_run){.c = c, .ref = ref, .v = &v}, "other bits than on one thread");
   }
   if (threads_only) return true; /* the rest is on one thread */
   v.pool = NULL;
