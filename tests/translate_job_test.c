@@ -148,6 +148,7 @@ static void a_step_of_many_is_a_step_of_one(void **state) {
   check_strategy("strategy=sharded", 3);
   check_strategy("strategy=dataparallel", 3);
   check_strategy("strategy=hybrid", 2);
+  check_strategy("strategy=pipeline stages=2 micro-batches=1", 4);
 }
 
 static void stages_and_eager_passes_have_the_bits_of_one_worker(void **state) {
