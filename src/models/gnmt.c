@@ -1,12 +1,12 @@
-/* Google's neural machine translation, in the form in which it is usually reproduced (MLPerf's, version 2): an encoder of LSTMs
- * whose first layer reads the source in both directions, a decoder of LSTMs, and between them normalised additive attention; from
- * the third layer of the encoder and of the decoder on a shortcut leads around each. The decoder's first layer asks, and what it is
- * told of the source goes into all layers behind it, at the same step. Dropout stands in front of each LSTM. Both languages have
- * one embedding. Token 0 of a source is padding, which is no step of the encoder and which nobody attends to. Parameters are called as
- * in NVIDIA's implementation for PyTorch.
- * The publication has 8 layers on either side, and its decoder asks by the output of the step before. The
- * reproductions begin with weights from U(-0.1, 0.1); here LSTMs and linear layers begin as PyTorch's do by default, and the
- * embedding with a normal distribution of that deviation.
+/* Google's neural machine translation, in the form in which it is usually reproduced (MLPerf's, version 2): an encoder of
+ * LSTMs whose first layer reads the source in both directions, a decoder of LSTMs, and between them normalised additive
+ * attention; from the third layer of the encoder and of the decoder on a shortcut leads around each. The decoder's first layer
+ * asks, and what it is told of the source goes into all layers behind it, at the same step. Dropout stands in front of each
+ * LSTM. Both languages have one embedding. Token 0 of a source is padding, which is no step of the encoder and which nobody
+ * attends to. Parameters are called as in NVIDIA's implementation for PyTorch.
+ * The publication has 8 layers on either side, and its decoder asks by the output of the step before. The reproductions begin
+ * with weights from U(-0.1, 0.1); here LSTMs and linear layers begin as PyTorch's do by default, and the embedding with a
+ * normal distribution of that deviation.
  * Sources: Wu et al., "Google's neural machine translation system: bridging the gap between human and machine translation",
  * 2016; MLPerf Training's reference of GNMT v2. */
 #include "models/models.h"

@@ -4,9 +4,9 @@
  * Sources: Bahdanau, Cho & Bengio, "Neural machine translation by jointly learning to align and translate", 2015; the
  * normalised vector: Salimans & Kingma, "Weight normalization", 2016.
  * Legend: N examples, T queries, S keys, U features.
- * Inputs: queries [T][U] and keys [S][U]; perhaps lengths, how many keys of an example are there. The weights [T][S] of the others
- * are zero. Forward shares out queries. Backward shares out panels of an example's features: whoever has one adds up all that
- * queries and keys give to it, in their order, and the examples' sums for the parameters are joined in theirs. */
+ * Inputs: queries [T][U] and keys [S][U]; perhaps lengths, how many keys of an example are there. The weights [T][S] of the
+ * others are zero. Forward shares out queries. Backward shares out panels of an example's features: whoever has one adds up all
+ * that queries and keys give to it, in their order, and the examples' sums for the parameters are joined in theirs. */
 #include "ops/elementwise.h"
 
 #include "ops/gemm_list.h"
