@@ -118,7 +118,7 @@ static void test_wrong_usage_ends_with_2_and_one_line(void **state) {
       {"train --frobnicate 3", "unknown option --frobnicate; `ronde train --help` lists them"},
       {"models --frobnicate", "unknown option --frobnicate; `ronde models --help` lists them"},
       {"frobnicate", "unknown verb 'frobnicate' (ronde --help lists them)"},
-      {"data frobnicate", "ronde data frobnicate: unknown word; choose from list, info, get, convert"},
+      {"data frobnicate", "ronde data frobnicate: unknown word; choose from list, info, get, convert, tokenize"},
       {"train --top 3", "--top is not an option of train, but of predict"},
       {"models --jsom", "unknown option --jsom; the nearest is --json"},
       {"train -x", "unknown option -x: options begin with two dashes"},
@@ -137,7 +137,7 @@ static void test_wrong_usage_ends_with_2_and_one_line(void **state) {
       {"eval --data mnist", "a file is missing: ronde eval CKPT"},
       {"predict a.safetensors", "a file is missing: ronde predict CKPT INPUT..."},
       {"eval a b", "unexpected word 'b': ronde eval CKPT"},
-      {"data", "what to do is missing: ronde data list, info, get or convert"},
+      {"data", "what to do is missing: ronde data list, info, get, convert or tokenize"},
       {"bench", "a word is missing: ronde bench SUITE (ronde bench --help lists them)"},
       {"bench colectives",
        "ronde bench colectives: unknown word; the nearest is collectives (of collectives, step, kernels, batches, "
