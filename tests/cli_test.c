@@ -144,7 +144,7 @@ static void test_wrong_usage_ends_with_2_and_one_line(void **state) {
        "replicas, "
        "techniques, execution, clusters)"},
       {"help bench collectives more", "unexpected word 'more': ronde help VERB"},
-      {"data gett mnist", "ronde data gett: unknown word; the nearest is get (of list, info, get, convert)"},
+      {"data gett mnist", "ronde data gett: unknown word; the nearest is get (of list, info, get, convert, tokenize)"},
       {"data info", "a data set is missing: ronde data info NAME"},
       {"data list mnist", "unexpected word 'mnist': ronde data list"},
       {"data list -o x", "ronde data list: --output can have no effect"},
