@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes bleu.golden beside this script: BLEU of small corpora by sacrebleu, without smoothing.
 
-A line is one of: `pair`, a translation and its reference, two fields in which blanks and all but printable ASCII are %XX;
-or `corpus`, the tokenizer, the score, four precisions, the brevity penalty, and the tokens of translations and references
-of the pairs since the last corpus but one. Bytes that are no UTF-8 are lone characters to sacrebleu. Needs sacrebleu (2.x); run by hand,
+A line is `pair`, a translation and its reference, in which blanks, percent signs and all but printable ASCII are %XX and
+nothing is "-"; or `corpus`, of the pairs in front of it: the tokenizer, the score, four precisions, the brevity penalty, and the tokens
+of translations and of references. Bytes that are no UTF-8 are lone characters to sacrebleu. Needs sacrebleu (2.x); run by hand,
 the tests read the file only.
 """
 import pathlib
