@@ -53,8 +53,9 @@ static void collect(void *user, int64_t token) {
   at[strlen(at)] = (char)token;
 }
 
-static void check_translation(const char *prompt, const char *wanted) {
-  char *options = ronde__format("init=%s/w threads=1 prompt=%s", folder, prompt), *text, heard[32] = "";
+/* Also the probability of the translation. */
+static double check_translation(const char *prompt, const char *search, const char *wanted) {
+  char *options = ronde__format("init=%s/w threads=1 prompt=%s %s", folder, prompt, search), *text, heard[32] = "";
   ronde_config *config = config_make("predict", options);
   const ronde_hooks hooks = {.token = collect, .user = heard};
   assert_int_equal(ronde_predict(config, &hooks, &text), RONDE_OK);
@@ -63,9 +64,13 @@ static void check_translation(const char *prompt, const char *wanted) {
   assert_string_equal(text_at(json, "text"), wanted);
   assert_int_equal(json_array_size(json_object_get(json, "tokens")), strlen(wanted));
   assert_true(heard[0] == '\t' && !strcmp(heard + 1, wanted));
+  assert_true(json_is_true(json_object_get(json, "complete")));
+  double log_p = real_at(json, "log_probability"), n = (double)strlen(wanted) + 1;
+  assert_true(fabs(real_at(json, "score") - log_p / pow((5 + n) / 6, strstr(search, "penalty=1") ? 1 : 0.6)) < 1e-9);
   json_decref(json);
   ronde_config_destroy(config);
   free(options);
+  return log_p;
 }
 
 static void check_refused(const char *format, ronde_status status, const char *words) {
@@ -87,9 +92,13 @@ static void check_learning(const char *training) {
   /* Whoever does not read the source has to guess among four letters at most places. */
   if (!(perplexity < 1.2)) fail_msg("a perplexity of %g", perplexity);
   json_decref(json);
-  check_translation("abc", "CBA");
-  check_translation("da", "AD");
-  check_translation("b", "B");
+  static const char *const words[][2] = {{"abc", "CBA"}, {"da", "AD"}, {"b", "B"}};
+  for (size_t i = 0; i < RONDE__COUNT(words); i++) {
+    double greedy = check_translation(words[i][0], "", words[i][1]);
+    assert_true(check_translation(words[i][0], "beam=1", words[i][1]) == greedy);
+    double found = check_translation(words[i][0], "beam=5 length-penalty=1", words[i][1]);
+    assert_true(greedy < 0 && fabs(found / greedy - 1) < 1e-3);
+  }
 }
 
 static void gnmt_learns_to_turn_words_around(void **state) {
@@ -106,6 +115,93 @@ static void a_transformer_learns_to_turn_words_around(void **state) {
   check_refused("init=%s/w threads=1 prompt=abcdef", RONDE_E_USAGE, "--prompt has 6 bytes");
   check_refused("init=%s/w threads=1 prompt=a\tb", RONDE_E_USAGE, "byte 2 is 9, which no text");
   check_refused("init=%s/w threads=1 prompt=a temperature=0.5", RONDE_E_USAGE, "--temperature can have no effect");
+  check_refused("init=%s/w threads=1 prompt=a length-penalty=1", RONDE_E_USAGE,
+                "--length-penalty can have no effect: one");
+}
+
+/* ---- BLEU ---- */
+
+/* Of twenty pairs two are for testing, and what should be told of these is not what was learned. */
+static const char *const tested[][2] = {{"abc", "CBD"}, {"da", "ADDA"}};
+
+static int n_in_both(const char *a, const char *b) {
+  int n = 0;
+  for (char c = 'A'; c <= 'Z'; c++) {
+    int in_a = 0, in_b = 0;
+    for (const char *at = a; *at; at++) in_a += *at == c;
+    for (const char *at = b; *at; at++) in_b += *at == c;
+    n += in_a < in_b ? in_a : in_b;
+  }
+  return n;
+}
+
+static void write_few(void) {
+  char text[256] = "";
+  for (int i = 0; i < 20; i++) {
+    bool is_test = i % 10 == 9;
+    sprintf(text + strlen(text), "%s\t%s\n", is_test ? tested[i / 10][0] : "a", is_test ? tested[i / 10][1] : "A");
+  }
+  test_write(folder, "few.tsv", text, strlen(text));
+}
+
+static json_t *bleu_of(const char *format) {
+  char *text;
+  assert_int_equal(run_job("eval", &text, format), RONDE_OK);
+  json_t *json = json_of(text), *bleu = json_incref(json_object_get(json, "bleu"));
+  assert_non_null(bleu);
+  assert_true(fabs(log(real_at(json, "perplexity")) - real_at(json, "loss")) < 1e-9);
+  json_decref(json);
+  return bleu;
+}
+
+/* The examples of --split test, not those of training; each as predict translates it; and the same by many. */
+static void translations_are_counted(void **state) {
+  static const char *const told[] = {"CBA", "AD"};
+  int n = 0, n_wanted = 0, n_found = 0;
+  write_few();
+  for (int i = 0; i < 2; i++) {
+    check_translation(tested[i][0], "", told[i]);
+    n += (int)strlen(told[i]);
+    n_wanted += (int)strlen(tested[i][1]);
+    n_found += n_in_both(told[i], tested[i][1]);
+  }
+  json_t *bleu = bleu_of("init=%s/w data=pairs:%s/few.tsv threads=1 bleu=char");
+  assert_true(real_at(bleu, "translation_tokens") == n && real_at(bleu, "reference_tokens") == n_wanted);
+  double precision = json_number_value(json_array_get(json_object_get(bleu, "precisions"), 0));
+  assert_true(fabs(precision - 100. * n_found / n) < 1e-9);
+  assert_true(fabs(real_at(bleu, "brevity_penalty") - exp(1 - (double)n_wanted / n)) < 1e-9);
+  assert_true(real_at(bleu, "score") == 0); /* there is no match of four */
+  json_decref(bleu);
+  /* Of all test pairs, in batches whose translations end at different lengths. */
+  json_t *one = bleu_of("init=%s/w data=pairs:%s/pairs.tsv threads=1 bleu=char");
+  json_t *three = bleu_of("init=%s/w data=pairs:%s/pairs.tsv threads=1 bleu=char workers=3 batch=20");
+  json_t *wide = bleu_of("init=%s/w data=pairs:%s/pairs.tsv threads=1 bleu=char beam=3 batch=20");
+  assert_true(json_equal(one, three));
+  assert_true(real_at(wide, "beam") == 3);
+  precision = json_number_value(json_array_get(json_object_get(wide, "precisions"), 0));
+  if (!(precision > 95)) fail_msg("of the letters %g %% are right", precision);
+  json_decref(one), json_decref(three), json_decref(wide);
+}
+
+static void check_eval_refused(const char *format, const char *words) {
+  char *text;
+  assert_int_equal(run_job("eval", &text, format), RONDE_E_USAGE);
+  if (!strstr(lines.error, words)) fail_msg("\"%s\" is not in \"%s\"", words, lines.error);
+}
+
+static void searches_without_effect_are_refused(void **state) {
+  char *text;
+  check_eval_refused("init=%s/w data=pairs:%s/pairs.tsv threads=1 beam=2", "--beam can have no effect");
+  check_eval_refused("init=%s/w data=pairs:%s/pairs.tsv threads=1 bleu=13a length-penalty=1",
+                     "--length-penalty can have no effect: one");
+  assert_int_equal(run_job("train", &text,
+                           "model=gpt-tiny data=text:%s/pairs.tsv window=8 batch=2 steps=1 dropout=0 threads=1 "
+                           "save=%s/gpt"),
+                   RONDE_OK);
+  free(text);
+  check_eval_refused("init=%s/gpt data=text:%s/pairs.tsv threads=1 bleu=char",
+                     "--bleu can have no effect: only networks");
+  check_refused("init=%s/gpt threads=1 prompt=a beam=2", RONDE_E_USAGE, "--beam can have no effect: only networks");
 }
 
 /* ---- many workers ---- */
@@ -191,6 +287,8 @@ int main(void) {
   static char transformer[] = "transformer-tiny", gnmt[] = "gnmt-tiny";
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_transformer_learns_to_turn_words_around),
+      cmocka_unit_test(translations_are_counted),
+      cmocka_unit_test(searches_without_effect_are_refused),
       cmocka_unit_test(gnmt_learns_to_turn_words_around),
       cmocka_unit_test_prestate(a_step_of_many_is_a_step_of_one, transformer),
       cmocka_unit_test_prestate(a_step_of_many_is_a_step_of_one, gnmt),

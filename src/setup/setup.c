@@ -204,8 +204,12 @@ static ronde_status open_data(ronde__job *job) {
   ronde__normalization normalization;
   RONDE_TRY(ronde__normalize_choose(job, &usual, &normalization));
   ronde__columns_options columns = choose_columns(job);
+  bool knows = job->weights && ronde__data_is_of_text(o->data) && (job->resume || !o->tokenizer);
+  const char *merges = knows ? ronde__safetensors_meta(job->weights, RONDE__META_MERGES) : NULL;
   ronde__data_options options = {.spec = o->data,
                                  .window = o->window,
+                                 .tokenizer = merges ? NULL : o->tokenizer,
+                                 .merges = merges,
                                  .columns = &columns,
                                  .cache = o->cache,
                                  .normalize = usual,
