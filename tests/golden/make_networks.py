@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/networks.txt: the parameters and buffers of torchvision's vgg16 and inception_v3 (aux_logits=False) and of
-Hugging Face's BertForMaskedLM (bert-base-uncased's sizes, which are its defaults), a line each: network, name, shape. A
-parameter that has several names has its first one. Needs torch, torchvision and transformers; no weights are made.
+"""Writes tests/golden/networks.txt: the parameters and buffers of torchvision's vgg16 and inception_v3 (aux_logits=False), of
+Hugging Face's BertForMaskedLM (bert-base-uncased's sizes, which are its defaults), and of models.DeepSpeech2 in the size of
+deepspeech.pytorch, a line each: network, name, shape. A parameter that has several names has its first one. Needs torch,
+torchvision and transformers; no weights are made.
 
     python3 tests/golden/make_networks.py
 """
@@ -12,12 +13,15 @@ import torch
 import torchvision
 import transformers
 
+import models
+
 
 def main():
     with torch.device("meta"):
         networks = {
             "vgg16": torchvision.models.vgg16(weights=None, init_weights=False),
             "inception-v3": torchvision.models.inception_v3(weights=None, aux_logits=False, init_weights=False),
+            "deepspeech2": models.DeepSpeech2(80, 400, 29, channels=32, layers=5, hidden=800),
             "bert": transformers.BertForMaskedLM(transformers.BertConfig()),
         }
     lines = []
