@@ -96,6 +96,20 @@ static void check_refused(const char *format, ronde_status status, const char *w
   if (!strstr(lines.error, words)) fail_msg("\"%s\" is not in \"%s\"", words, lines.error);
 }
 
+/* As many frames as the longest recording has, before and after. */
+static void a_run_goes_on(void **state) {
+  char *text;
+  assert_int_equal(
+      run_job("train", NULL, &text, "model=deepspeech2-tiny data=audio:%s batch=8 steps=1 threads=1 out=%s/run"),
+      RONDE_OK);
+  free(text);
+  if (run_job("train", NULL, &text, "data=audio:%s steps=2 threads=1 resume=%s/run") != RONDE_OK)
+    fail_msg("%s", lines.error);
+  json_t *json = json_of(text);
+  assert_int_equal((int)real_at(json, "totals.steps"), 2);
+  json_decref(json);
+}
+
 static void it_learns_to_transcribe(void **state) {
   char *text;
   heard h = {{0}, 0};
@@ -226,6 +240,7 @@ static void other_data_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
 #ifdef RONDE_HAVE_AUDIO
+      cmocka_unit_test_setup_teardown(a_run_goes_on, write_once, remove_folder),
       cmocka_unit_test_setup_teardown(it_learns_to_transcribe, write_once, remove_folder),
 #endif
       cmocka_unit_test(a_step_of_many_is_a_step_of_one),

@@ -87,10 +87,11 @@ static ronde_status tokens_from_file(ronde__job *job, const char *shape) {
   return RONDE_OK;
 }
 
-/* Recordings are filled up as they were, which fixes the size of the network's tensors. */
+/* Recordings are filled up as they were, which fixes the size of the network's tensors. A resumed run has its own option. */
 static void frames_from_file(ronde__job *job, const char *shape) {
   int64_t bands, frames;
-  bool open = ronde__data_is_of_recordings(job->options->data) && !ronde_config_is_given(job->config, "frames");
+  bool open =
+      !job->resume && ronde__data_is_of_recordings(job->options->data) && !ronde_config_is_given(job->config, "frames");
   if (open && shape && sscanf(shape, "1x%" SCNd64 "x%" SCNd64, &bands, &frames) == 2 && frames >= 0 && frames <= 65536)
     job->config->options.frames = frames;
 }
