@@ -1,5 +1,5 @@
-/* Translation in whole jobs: a transformer learns to turn words around, is evaluated, and translates; its steps are those of
- * one worker, however they are shared out. */
+/* Translation in whole jobs: networks learn to turn words around, are evaluated, and translate; their steps are those of one
+ * worker, however they are shared out. */
 #include "train_testing.h"
 
 #include "base/rng.h"
@@ -74,12 +74,10 @@ static void check_refused(const char *format, ronde_status status, const char *w
   if (!strstr(lines.error, words)) fail_msg("\"%s\" is not in \"%s\"", words, lines.error);
 }
 
-static void a_transformer_learns_to_turn_words_around(void **state) {
+/* The training has the folder at %s, twice. */
+static void check_learning(const char *training) {
   char *text;
-  assert_int_equal(run_job("train", &text,
-                           "model=transformer-tiny data=pairs:%s/pairs.tsv window=6 batch=32 optimizer=adam lr=0.002 "
-                           "epochs=12 dropout=0 threads=1 save=%s/w"),
-                   RONDE_OK);
+  assert_int_equal(run_job("train", &text, training), RONDE_OK);
   free(text);
   assert_int_equal(run_job("eval", &text, "init=%s/w data=pairs:%s/pairs.tsv threads=1"), RONDE_OK);
   json_t *json = json_of(text);
@@ -92,6 +90,18 @@ static void a_transformer_learns_to_turn_words_around(void **state) {
   check_translation("abc", "CBA");
   check_translation("da", "AD");
   check_translation("b", "B");
+}
+
+static void gnmt_learns_to_turn_words_around(void **state) {
+  check_learning(
+      "model=gnmt-tiny data=pairs:%s/pairs.tsv window=6 batch=16 optimizer=adam lr=0.005 epochs=20 dropout=0 "
+      "threads=1 save=%s/w");
+}
+
+static void a_transformer_learns_to_turn_words_around(void **state) {
+  check_learning(
+      "model=transformer-tiny data=pairs:%s/pairs.tsv window=6 batch=32 optimizer=adam lr=0.002 epochs=12 "
+      "dropout=0 threads=1 save=%s/w");
   check_refused("init=%s/w threads=1", RONDE_E_USAGE, "--prompt TEXT says which");
   check_refused("init=%s/w threads=1 prompt=abcdef", RONDE_E_USAGE, "--prompt has 6 bytes");
   check_refused("init=%s/w threads=1 prompt=a\tb", RONDE_E_USAGE, "byte 2 is 9, which no text");
@@ -99,6 +109,8 @@ static void a_transformer_learns_to_turn_words_around(void **state) {
 }
 
 /* ---- many workers ---- */
+
+static const char *network;
 
 static observed train(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -109,7 +121,7 @@ static observed train(const char *format, ...) {
   vsnprintf(given, sizeof given, format, args);
   va_end(args);
   char *options =
-      ronde__format("threads=1 model=transformer-tiny dropout=0 data=pairs:%s/pairs.tsv window=6 %s", folder, given);
+      ronde__format("threads=1 model=%s dropout=0 data=pairs:%s/pairs.tsv window=6 %s", network, folder, given);
   observed o = observe(options, NULL, NULL, NULL);
   if (o.status != RONDE_OK) fail_msg("%s: status %d", options, o.status);
   free(options);
@@ -123,20 +135,24 @@ static void check_strategy(const char *strategy, int workers) {
     observed many = train("steps=1 lr=0.5 batch=%d workers=%d %s", batches[b], workers, strategy);
     double update = update_difference(&many, &one, &fresh), loss = fabs(many.loss[0] / one.loss[0] - 1);
     if (!(update <= UPDATE_TOLERANCE && loss <= LOSS_TOLERANCE))
-      fail_msg("%s of %d, batch %d: updates differ by %g, losses by %g", strategy, workers, batches[b], update, loss);
+      fail_msg("%s, %s of %d, batch %d: updates differ by %g, losses by %g", network, strategy, workers, batches[b],
+               update, loss);
     free(fresh.weights), free(one.weights), free(many.weights);
   }
 }
 
 static void a_step_of_many_is_a_step_of_one(void **state) {
+  network = *state;
   check_strategy("strategy=allreduce", 3);
   check_strategy("strategy=ps-sync servers=2", 3);
   check_strategy("strategy=sharded", 3);
   check_strategy("strategy=dataparallel", 3);
   check_strategy("strategy=hybrid", 2);
+  check_strategy("strategy=pipeline stages=2 micro-batches=1", 4);
 }
 
 static void stages_and_eager_passes_have_the_bits_of_one_worker(void **state) {
+  network = *state;
   observed one = train("steps=2 lr=0.1 batch=2 accumulate=3");
   for (int stages = 2; stages <= 4; stages++) {
     observed many =
@@ -172,10 +188,14 @@ static void other_data_are_refused(void **state) {
 }
 
 int main(void) {
+  static char transformer[] = "transformer-tiny", gnmt[] = "gnmt-tiny";
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_transformer_learns_to_turn_words_around),
-      cmocka_unit_test(a_step_of_many_is_a_step_of_one),
-      cmocka_unit_test(stages_and_eager_passes_have_the_bits_of_one_worker),
+      cmocka_unit_test(gnmt_learns_to_turn_words_around),
+      cmocka_unit_test_prestate(a_step_of_many_is_a_step_of_one, transformer),
+      cmocka_unit_test_prestate(a_step_of_many_is_a_step_of_one, gnmt),
+      cmocka_unit_test_prestate(stages_and_eager_passes_have_the_bits_of_one_worker, transformer),
+      cmocka_unit_test_prestate(stages_and_eager_passes_have_the_bits_of_one_worker, gnmt),
       cmocka_unit_test(a_tied_transformer_trains),
       cmocka_unit_test(other_data_are_refused),
   };

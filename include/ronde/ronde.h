@@ -371,6 +371,19 @@ RONDE_API ronde_tensor *ronde_attention(const ronde_tensor *query, const ronde_t
                                         const ronde_attention_options *options);
 /* The same of query, key and value side by side: x [T,3F] -> [T,F], as one linear layer gives them. */
 RONDE_API ronde_tensor *ronde_self_attention(const ronde_tensor *x, const ronde_attention_options *options);
+
+typedef struct ronde_additive_attention_options {
+  bool normalised;             /* with the parameters normalize_scalar [1] and normalize_bias [U] */
+  const ronde_tensor *lengths; /* [1]: so many keys of each example are there, from the first on; NULL: all */
+} ronde_additive_attention_options;
+
+/* The weights of additive (Bahdanau's) attention: query [T,U] and key [S,U], as linear layers give them -> [T,S], over the keys of
+ * each query a softmax of v . tanh(query + key) with the parameter linear_att v [U]; normalised: of
+ * normalize_scalar v / |v| . tanh(query + key + normalize_bias). Their product (ronde_matmul) with the values [S,F] is what attention
+ * gives. A query that sees no key gives zeros. Nothing of size T S U is held. options may be NULL. */
+RONDE_API ronde_tensor *ronde_additive_attention(const ronde_tensor *query, const ronde_tensor *key, const char *name,
+                                                 const ronde_additive_attention_options *options);
+
 typedef struct ronde_recurrent_options {
   int64_t hidden;       /* required: H */
   int layers;           /* on top of each other, L; 0 means 1 */

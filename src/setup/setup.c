@@ -295,7 +295,9 @@ static ronde_status shape_from_options(ronde__job *job) {
   job->classes = o->classes ? o->classes : job->targets ? 0 : job->model->classes;
   job->config->options.classes = job->classes;
   if (!o->shape) return RONDE_OK;
-  return job->model->any_shape ? parse_any_shape(o->shape, &job->shape) : parse_shape(o->shape, &job->shape);
+  RONDE_TRY(job->model->any_shape ? parse_any_shape(o->shape, &job->shape) : parse_shape(o->shape, &job->shape));
+  if (job->model->decoder_input) job->more.at[0].shape = job->shape;
+  return RONDE_OK;
 }
 
 /* --resume: what the user left open is as it was in that run. */

@@ -35,6 +35,7 @@ SEQUENCES = {
     "recurrent-t9-b5": ("recurrent", 9, 11, 5, "padded_tokens"),
     "bert-tiny-t24-b5": ("bert-tiny", 24, 61, 5, "padded_tokens"),
     "transformer-tiny-t11-b4": ("transformer-tiny", 11, 60, 4, "translations"),
+    "gnmt-tiny-t11-b4": ("gnmt-tiny", 11, 60, 4, "translations"),
 }
 # name: model, bands, frames, labels at most, classes, batch
 RECORDINGS = {"deepspeech2-tiny-t20-b4": ("deepspeech2-tiny", 24, 20, 4, 9, 4)}
@@ -43,6 +44,7 @@ NETWORKS = {
     "recurrent": models.Recurrent,
     "bert-tiny": models.TinyBert,
     "transformer-tiny": models.Transformer,
+    "gnmt-tiny": models.TRANSLATORS["gnmt-tiny"],
 }
 SEQUENCE_SUMS = 16
 
