@@ -37,7 +37,7 @@ need_packages() {
 }
 
 # What building takes, and what running the tests and the demo takes beside it.
-BUILD_PACKAGES="gcc libc6-dev make cmake pkg-config libjansson-dev zlib1g-dev libssl-dev libxxhash-dev libpng-dev libjpeg-dev libcurl4-openssl-dev libopenmpi-dev libprotobuf-c-dev protobuf-c-compiler"
+BUILD_PACKAGES="gcc libc6-dev make cmake pkg-config libjansson-dev zlib1g-dev libssl-dev libxxhash-dev libpng-dev libjpeg-dev libsndfile1-dev libsamplerate0-dev libkissfft-dev libcurl4-openssl-dev libopenmpi-dev libprotobuf-c-dev protobuf-c-compiler"
 case $(uname -m) in
   x86_64) BUILD_PACKAGES="$BUILD_PACKAGES libxsmm-dev" ;; # has code for no other processor
 esac

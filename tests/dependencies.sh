@@ -39,6 +39,8 @@ jansson\.h: src/base/(json|machine)\.[ch] src/data/remote\.[ch] src/data/columns
 zlib\.h: src/data/stream\.c
 curl/curl\.h: src/io/download\.c
 png\.h: src/data/png\.c
+(sndfile|samplerate)\.h: src/data/sound\.c
+kiss_fftr\.h: src/data/log_mel\.c
 j(peglib|error)\.h: src/data/jpeg\.c
 openssl/.*: src/comm/life_wire\.c src/data/store\.c src/io/sha256\.c
 xxhash\.h: src/data/cache\.c src/io/checksum\.c

@@ -170,8 +170,9 @@ static observed train(const char *options) {
 
 /* The mean is over the examples, so it does not weigh labels, whatever the split. */
 static void a_step_of_many_is_a_step_of_one(void **state) {
-  static const char *const others[] = {"workers=2", "workers=3 strategy=sharded", "workers=7 strategy=ps-sync",
-                                       "exec=eager", "batch=7 accumulate=2"};
+  static const char *const others[] = {
+      "workers=2",  "workers=3 strategy=sharded", "workers=7 strategy=ps-sync", "workers=3 strategy=dataparallel",
+      "exec=eager", "batch=7 accumulate=2"};
   observed fresh = train("threads=1 steps=1 lr=0 batch=14"), one = train("threads=1 steps=1 lr=0.5 batch=14");
   for (size_t i = 0; i < RONDE__COUNT(others); i++) {
     char options[128];
@@ -186,24 +187,12 @@ static void a_step_of_many_is_a_step_of_one(void **state) {
   free(fresh.weights), free(one.weights);
 }
 
-/* The rank that judges has no lengths: said before the first step. */
-static void lengths_do_not_go_elsewhere(void **state) {
-  static test_log lines;
-  ronde_source source = source_of_runs();
-  test_log_start(&lines);
-  observed o = observe("threads=1 steps=1 batch=14 workers=2 strategy=dataparallel", &source, network_of_runs, NULL);
-  assert_int_equal(o.status, RONDE_E_USAGE);
-  assert_non_null(strstr(lines.error, "it reads lengths too"));
-  ronde_log_set(NULL, NULL);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(loss_and_gradients_are_pytorchs),
       cmocka_unit_test(what_no_alignment_fits_is_infinite_unless_it_is_zero),
       cmocka_unit_test(a_blank_is_no_label),
       cmocka_unit_test(a_step_of_many_is_a_step_of_one),
-      cmocka_unit_test(lengths_do_not_go_elsewhere),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

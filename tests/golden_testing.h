@@ -46,6 +46,7 @@ typedef struct golden {
   int64_t shape[3], classes, batch, examples, example_elems;
   int64_t vocabulary; /* of tokens, in sequences whose labels differ in length; 0: values, and a label an example */
   bool decoder;       /* an example is a source and a target, each of that shape */
+  bool lengths;       /* behind it is how many frames it has, and its labels are fewer than these */
   float *x;
   int64_t *labels, label_elems;
 } golden;

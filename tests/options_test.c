@@ -145,6 +145,7 @@ static const struct {
     [RONDE__NEED_ARRAYS] = {RUN "steps=1"},
     [RONDE__NEED_COLUMNS] = {RUN "steps=1"},
     [RONDE__NEED_TEXT] = {RUN "steps=1"},
+    [RONDE__NEED_RECORDINGS] = {RUN "steps=1"},
     [RONDE__NEED_MASK] = {RUN "steps=1"},
     [RONDE__NEED_TOKENIZED] = {RUN "steps=1"},
     [RONDE__NEED_IMAGE_FILES] = {RUN "steps=1"},

@@ -130,7 +130,9 @@ static void eval_print_values(const json_t *json) {
                   {"label_accuracy", "labels"},
                   {"perplexity", "perplexity"},
                   {"bits_per_token", "bits/token"},
-                  {"bits_per_byte", "bits/byte"}};
+                  {"bits_per_byte", "bits/byte"},
+                  {"wer", "WER"},
+                  {"cer", "CER"}};
   for (size_t i = 0; i < sizeof measures / sizeof measures[0]; i++) {
     double value = tool_number(json, measures[i].key);
     if (isfinite(value)) printf("%-9s %.6g\n", measures[i].shown, value);

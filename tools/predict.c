@@ -51,6 +51,7 @@ static void print_text(const ronde_prediction *told) {
            *name ? "  " : "", name);
   }
   for (int i = 0; i < told->n_values; i++) print_text_value(told, i);
+  if (told->text) printf("  %s\n", told->text);
 }
 
 static void json_forget(json_text *known) {
@@ -87,6 +88,11 @@ static void print_json_class(printer *p, const ronde_prediction *told, int i) {
 
 /* Text by text, because a tree of the line costs more than the network does on small images. */
 static void print_json_line(printer *p, const ronde_prediction *told) {
+  if (told->text) {
+    printf("{\"file\":%s,\"index\":%lld,", json_of(&p->file, told->file), (long long)told->index);
+    printf("\"text\":%s}\n", json_of(&p->names[0], told->text));
+    return;
+  }
   printf("{\"file\":%s,\"index\":%lld,\"%s\":[", json_of(&p->file, told->file), (long long)told->index,
          told->n_values ? "values" : "classes");
   for (int i = 0; i < told->n; i++) print_json_class(p, told, i);
@@ -116,6 +122,7 @@ static void print_csv(const printer *p, const ronde_prediction *told) {
     printf("file,index");
     for (int i = 0; i < told->n; i++) printf(",class_%d,name_%d,probability_%d", i + 1, i + 1, i + 1);
     for (int i = 0; i < told->n_values; i++) print_value_title(told, i);
+    if (told->text) printf(",text");
     printf("\r\n");
   }
   print_field(told->file);
@@ -126,6 +133,7 @@ static void print_csv(const printer *p, const ronde_prediction *told) {
     printf(",%.6g", told->probabilities[i]);
   }
   for (int i = 0; i < told->n_values; i++) printf(",%.9g", (double)told->values[i]);
+  if (told->text) putchar(','), print_field(told->text);
   printf("\r\n");
 }
 

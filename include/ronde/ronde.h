@@ -563,6 +563,7 @@ typedef struct ronde_prediction {
   const float *values;      /* [n_values]; of --loss bce the probability of each label */
   const char *const
       *value_names; /* [n_values], of the columns of a csv file that they stand in; NULL: they have none */
+  const char *text; /* of networks that transcribe, what is said; then n and n_values are 0; else NULL */
 } ronde_prediction;
 
 /* Callbacks of a job. Each may be NULL. progress and cancel are called by the thread of rank 0. */
@@ -598,7 +599,8 @@ RONDE_API ronde_status ronde_train(const ronde_config *config, const ronde_hooks
  * classes, also: each one's precision, recall and F1, which is taken for which, the calibration of the probabilities, and
  * the most confident mistakes, by file where each example has one; --csv writes them as tables. Where a built-in network
  * tells values: mean absolute error, root mean square error and R2, over all and for each; of --loss bce the accuracy of
- * the labels. Of sequences of tokens: perplexity, and bits; with --bleu also the BLEU of the examples' translations (bleu). */
+ * the labels. Of sequences of tokens: perplexity, and bits; with --bleu also the BLEU of the examples' translations (bleu).
+ * Where a network transcribes: word and character error rate of its likeliest classes. */
 RONDE_API ronde_status ronde_eval(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 /* Classes with probabilities of each example in --input: images and npy files, named by file, folder or pattern, one a
  * line. If json_out is NULL, only the hook gets the results, and memory does not grow with the examples.
@@ -606,7 +608,8 @@ RONDE_API ronde_status ronde_eval(const ronde_config *config, const ronde_hooks 
  * ones as its input has; what it tells at a place must not depend on those behind it. JSON: prompt, text, tokens[].
  * Of a network that translates: the translation of --prompt, until it tells the end, as --beam finds it; the hook is told the
  * token in front of it too, a TAB, and with a beam of several the tokens when all are known. JSON: the same, and complete (whether
- * it told the end), log_probability, score (log_probability by --length-penalty). */
+ * it told the end), log_probability, score (log_probability by --length-penalty).
+ * Of a network that transcribes: the text of each WAV file in --input, by the prediction hook. */
 RONDE_API ronde_status ronde_predict(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 
 /* ---- predictors: a trained network in memory ----

@@ -56,6 +56,7 @@ static void look_at_data(const doctor *d, facts *f) {
   ronde__columns_options columns = {.target = d->options->target, .ignored = d->options->ignore_columns};
   ronde__data_options options = {.spec = d->options->data,
                                  .window = d->options->window,
+                                 .frames = d->options->frames,
                                  .cache = true,
                                  .seed = 1,
                                  .layout = (ronde__image_layout)d->options->layout,
@@ -237,6 +238,7 @@ ronde_status ronde_doctor(const ronde_config *config, char **json_out) {
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_ARRAYS, ronde__data_is_of_arrays(spec)));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_COLUMNS, ronde__data_is_of_columns(spec)));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_TEXT, ronde__data_has_window(spec)));
+  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_RECORDINGS, ronde__data_is_of_recordings(spec)));
   doctor d = {.config = config, .options = ronde__config_options(config), .advice = json_array()};
   *json_out = NULL;
   RONDE_TRY(ronde__kernels_get(&d.kernels));

@@ -23,7 +23,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define VERSION 7
+#define VERSION 8
 #define FRONT_BYTES 4096 /* the header's; then images and labels */
 #define DRAFT_S 60       /* a draft younger than this may not have been locked yet */
 

@@ -1,4 +1,5 @@
 /* From NAME[:DIR] to the files of a set: where published sets are looked for, and the names of their files. */
+#include "data/audio.h"
 #include "data/catalog.h"
 
 #include "data/bpe.h"
@@ -38,11 +39,12 @@ static const struct catalog_entry {
     {"folder", ronde__folder_find, 0, {0}},
     {"text", find_text, 0, {0}},
     {"pairs", find_pairs, 0, {0}},
+    {"audio", ronde__audio_find, 0, {0}},
     {"synthetic", find_synthetic, 0, {0}},
 };
 #define NAMES                                                                                       \
   "fashion-mnist, mnist, cifar10, cifar100, npy:DIR, csv:FILE, folder:DIR, text:FILE, pairs:FILE, " \
-  "synthetic:CxHxW:classes:n"
+  "audio:DIR, synthetic:CxHxW:classes:n"
 
 static ronde_status catalog_no_memory(const ronde__set *set) {
   return ronde__fail(RONDE_E_MEMORY, "%s: no memory", set->name);
@@ -405,6 +407,7 @@ bool ronde__data_is_of_arrays(const char *spec) { return is_of(spec, "npy"); }
 bool ronde__data_is_of_columns(const char *spec) { return is_of(spec, "csv"); }
 bool ronde__data_is_of_images(const char *spec) { return is_of(spec, "folder"); }
 bool ronde__data_is_of_text(const char *spec) { return is_of(spec, "text"); }
+bool ronde__data_is_of_recordings(const char *spec) { return is_of(spec, "audio"); }
 bool ronde__data_has_window(const char *spec) { return is_of(spec, "text") || is_of(spec, "pairs"); }
 
 ronde_status ronde__set_find(const char *spec, uint64_t seed, ronde__set *set_out) {

@@ -20,6 +20,7 @@ typedef struct ronde__data_options {
   int64_t window;   /* text: tokens of an example; pairs: bytes of each text of it */
   const char *tokenizer; /* text: the file of its vocabulary (bpe.h), */
   const char *merges;    /* or what that holds; both NULL: tokens are bytes */
+  int64_t frames;        /* audio: of a recording at most; 0: as many as the longest has */
   int64_t classes;       /* 0: the set's largest label + 1; else that many, and a label beyond them is an error, but
                                  not where classes have names: the caller compares these */
   int64_t resize[2];     /* height and width that every image is brought to; 0: as stored */
@@ -33,11 +34,12 @@ typedef struct ronde__data_options {
 } ronde__data_options;
 
 /* Of a spec, which may be NULL: whether it is npy:DIR, arrays in one of several orders; csv:FILE, columns with names; or
- * folder:DIR, files of images; or text:FILE or pairs:FILE, which --window is for. */
+ * folder:DIR, files of images; or text:FILE or pairs:FILE, which --window is for; or audio:DIR, recordings. */
 bool ronde__data_is_of_arrays(const char *spec);
 bool ronde__data_is_of_columns(const char *spec);
 bool ronde__data_is_of_images(const char *spec);
 bool ronde__data_has_window(const char *spec);
+bool ronde__data_is_of_recordings(const char *spec);
 
 /* Whether it is text:FILE, which a vocabulary is for. */
 bool ronde__data_is_of_text(const char *spec);
@@ -58,7 +60,7 @@ typedef struct ronde__data {
   ronde__normalization normalization; /* that read applies */
   int64_t n_beyond_unit;              /* target values outside of 0..1 */
   bool is_one_hot;                    /* each example's targets are one 1 and zeros */
-  int64_t n_skipped;                  /* images, or pairs of texts, that were left out */
+  int64_t n_skipped;                  /* images, pairs of texts or recordings that were left out */
   bool test_is_val;                   /* the test split is a folder's val/: these are validation examples */
   bool has_other_val;                 /* the folder has a val/ beside the test/ that is the test split */
   bool augments;                      /* loaders read training examples as an epoch sees them */

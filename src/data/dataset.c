@@ -24,12 +24,12 @@ typedef struct dataset_impl {
   bool crop, flip;
   uint64_t seed; /* of what is changed at random */
   bool cached;
-  ronde__store store;               /* cached: both splits, mapped; none once the file was about to change */
-  pthread_rwlock_t gate;            /* guards store: readers hold it, whoever closes the store waits for them */
-  ronde_source_input decoder_input; /* pairs: the second input */
-  pthread_mutex_t mutex;            /* of kept */
-  ronde__store kept[2];             /* not cached, or no longer: a split that was asked for */
-  int64_t *train_labels;            /* and [n] */
+  ronde__store store;        /* cached: both splits, mapped; none once the file was about to change */
+  pthread_rwlock_t gate;     /* guards store: readers hold it, whoever closes the store waits for them */
+  ronde_source_input second; /* input, of pairs and recordings */
+  pthread_mutex_t mutex;     /* of kept */
+  ronde__store kept[2];      /* not cached, or no longer: a split that was asked for */
+  int64_t *train_labels;     /* and [n] */
 } dataset_impl;
 
 static const bool train_only[2] = {true, false}, test_only[2] = {false, true};
@@ -105,7 +105,8 @@ static ronde_status dataset_read_rows(const dataset_impl *im, const ronde__store
       continue;
     }
     memcpy(labels + i * l, store->labels[split] + ids[i] * l, (size_t)l * sizeof *labels);
-    if (im->label_of) labels[i] = im->label_of[labels[i]];
+    for (int64_t k = i * l; im->label_of && k < (i + 1) * l; ++k)
+      if (labels[k] >= 0) labels[k] = im->label_of[labels[k]];
   }
   dataset_workspace_release(&w);
   return status;
@@ -258,7 +259,9 @@ static ronde__normalization table_standard(const ronde__store *store) {
   ronde__normalization s = {0};
   int64_t columns = store->facts.dims[0], n = store->facts.n[RONDE_SPLIT_TRAIN];
   const void *x = store->x[RONDE_SPLIT_TRAIN];
-  if (!store->facts.is_table || store->facts.are_tokens || columns > RONDE__NORMALIZED_MAX || n == 0) return s;
+  if (!store->facts.is_table || store->facts.are_tokens || store->facts.mels || columns > RONDE__NORMALIZED_MAX ||
+      n == 0)
+    return s;
   s.channels = (int)columns;
   for (int64_t c = 0; c < columns; ++c) {
     double sum = 0, squares = 0;
@@ -353,6 +356,9 @@ static ronde_status set_normalization(const dataset_impl *im, const ronde__data_
   if (options->normalization) *out = *options->normalization;
   if (out->channels && im->facts.are_tokens)
     return ronde__fail(RONDE_E_USAGE, "--normalize can have no effect: %s holds tokens", im->set.name);
+  if (out->channels && im->facts.mels)
+    return ronde__fail(RONDE_E_USAGE, "--normalize can have no effect: %s holds recordings, each normalised by itself",
+                       im->set.name);
   if (out->channels <= 1 || out->channels == channels) return RONDE_OK;
   return ronde__fail(RONDE_E_USAGE, "%s: mean and deviation are given for %d %s have %lld", im->set.name, out->channels,
                      im->facts.is_table ? "columns, but the rows" : "channels, but the images", (long long)channels);
@@ -388,11 +394,15 @@ static void fill_source(dataset_impl *im, int64_t classes, ronde_source *source)
   source->vocabulary = im->set.bpe ? ronde__bpe_size(im->set.bpe) : facts->are_tokens ? facts->largest_token + 1 : 0;
   if (im->set.kind == &ronde__pairs_kind) { /* the other half of a row */
     source->dims[0] /= 2;
-    im->decoder_input = (ronde_source_input){
+    im->second = (ronde_source_input){
         .name = "decoder_input", .rank = 1, .dims = {source->dims[0]}, .vocabulary = source->vocabulary};
-    source->more = &im->decoder_input;
-    source->n_more = 1;
+  } else if (facts->mels) { /* its last element */
+    source->rank = 3;
+    source->dims[0] = 1, source->dims[1] = facts->mels, source->dims[2] = facts->dims[0] / facts->mels;
+    im->second = (ronde_source_input){.name = "lengths", .rank = 1, .dims = {1}};
   }
+  source->n_more = im->second.name != NULL;
+  source->more = source->n_more ? &im->second : NULL;
   if (facts->target_elems) return;
   source->classes = classes ? classes : im->set.classes ? im->set.classes : facts->largest_label + 1;
 }
@@ -414,7 +424,7 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   im->set.skip_bad = options->skip_bad_images && im->set.kind == &ronde__folder_kind;
   im->set.layout = im->set.kind == &ronde__npy_kind ? options->layout : RONDE__IMAGE_AUTO;
   bool has_window = im->set.kind == &ronde__text_kind || im->set.kind == &ronde__pairs_kind;
-  im->set.window = has_window ? options->window : 0;
+  im->set.window = has_window ? options->window : im->set.kind == &ronde__audio_kind ? options->frames : 0;
   if (status == RONDE_OK) status = ronde__text_take_vocabulary(options, &im->set);
   if (status == RONDE_OK && options->prefers_val) status = ronde__folder_take_val(&im->set);
   bool has_columns = im->set.kind == &ronde__csv_kind, has_names = has_columns || im->set.class_names.n;
@@ -435,6 +445,9 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   if (data->n_skipped && im->set.kind == &ronde__pairs_kind)
     ronde__log(RONDE_LOG_WARNING, "%s: %lld pairs with a text of --window %lld or more bytes are left out",
                im->set.name, (long long)data->n_skipped, (long long)im->set.window);
+  else if (data->n_skipped && im->facts.mels)
+    ronde__log(RONDE_LOG_WARNING, "%s: %lld recordings of more than --frames %lld are left out", im->set.name,
+               (long long)data->n_skipped, (long long)im->set.window);
   else if (data->n_skipped)
     ronde__log(RONDE_LOG_WARNING, "%s: %lld images that cannot be read are left out", im->set.name,
                (long long)data->n_skipped);

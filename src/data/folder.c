@@ -26,7 +26,7 @@ static bool entry_is(const char *path, entry_kind kind) {
 
 static int folder_by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-static ronde_status folder_add_path(ronde__files *files, char *path, int64_t label) {
+ronde_status ronde__files_add(ronde__files *files, char *path, int64_t label) {
   if (path && (files->n & (files->n - 1)) == 0) { /* full: at 0 and every power of two */
     size_t room = files->n ? 2 * (size_t)files->n : 1;
     char **paths = realloc(files->path, room * sizeof *paths);
@@ -38,7 +38,7 @@ static ronde_status folder_add_path(ronde__files *files, char *path, int64_t lab
       path = NULL;
     }
   }
-  if (!path) return ronde__fail(RONDE_E_MEMORY, "folder: no memory for the names of its files");
+  if (!path) return ronde__fail(RONDE_E_MEMORY, "data set: no memory for the names of its files");
   files->path[files->n] = path;
   files->label[files->n++] = label;
   return RONDE_OK;
@@ -68,7 +68,7 @@ static ronde_status folder_list(const char *folder, entry_kind kind, ronde__file
       free(path);
       continue;
     }
-    status = folder_add_path(&files, path, 0);
+    status = ronde__files_add(&files, path, 0);
   }
   closedir(dir);
   if (status != RONDE_OK) {
@@ -90,7 +90,7 @@ static ronde_status add_class(const char *folder, int64_t label, ronde__files *t
   if (images.n == 0)
     status = ronde__fail(RONDE_E_INPUT, "%s: this class is empty: it has no .png, .jpg or .jpeg file", folder);
   for (int64_t i = 0; i < images.n && status == RONDE_OK; ++i) {
-    status = folder_add_path(to, images.path[i], label);
+    status = ronde__files_add(to, images.path[i], label);
     images.path[i] = NULL; /* handed on */
   }
   ronde__files_release(&images);
@@ -111,7 +111,7 @@ static ronde_status add_classes(const ronde__files *folders, ronde_split split, 
   bool names_them = split == RONDE_SPLIT_TRAIN || set->files[RONDE_SPLIT_TRAIN].n == 0;
   for (int64_t i = 0; i < folders->n; ++i) {
     const char *name = path_last_name(folders->path[i]);
-    if (names_them) RONDE_TRY(folder_add_path(&set->class_names, ronde__strdup(name), 0));
+    if (names_them) RONDE_TRY(ronde__files_add(&set->class_names, ronde__strdup(name), 0));
     int64_t label = find_class(&set->class_names, name);
     if (label < 0)
       return ronde__fail(RONDE_E_INPUT, "%s: there is no class of this name among the training images",

@@ -98,25 +98,7 @@ ronde_status ronde__image_planes(const void *data, size_t bytes, int channels, r
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
 ronde_status ronde__image_load(const char *path, uint8_t **data_out, size_t *bytes_out) {
-  ronde__stream *stream;
-  RONDE_TRY(ronde__stream_open(path, &stream));
-  int64_t bytes;
-  uint8_t *data = NULL;
-  ronde_status status = ronde__stream_measure(stream, FILE_BYTES_MAX + 1, &bytes);
-  if (status == RONDE_OK && bytes > FILE_BYTES_MAX)
-    status = ronde__fail(RONDE_E_INPUT, "%s: the file is larger than %d bytes, the limit for an image", path,
-                         FILE_BYTES_MAX);
-  if (status == RONDE_OK && !(data = ronde__alloc((size_t)bytes + 1)))
-    status = ronde__fail(RONDE_E_MEMORY, "%s: no memory for %lld bytes", path, (long long)bytes);
-  if (status == RONDE_OK) status = ronde__stream_read(stream, data, bytes);
-  ronde__stream_close(stream);
-  if (status != RONDE_OK) {
-    ronde__free(data);
-    return status;
-  }
-  *data_out = data;
-  *bytes_out = (size_t)bytes;
-  return RONDE_OK;
+  return ronde__stream_load(path, FILE_BYTES_MAX, "an image", data_out, bytes_out);
 }
 
 ronde_status ronde__image_decode(const char *name, const void *data, size_t bytes, int channels, int64_t *h_out,

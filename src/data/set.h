@@ -13,9 +13,10 @@ typedef struct ronde__facts {
   int64_t target_elems; /* values that belong to an example, in place of a label; 0: it has a label */
   int64_t label_elems;  /* labels of an example, which may be RONDE_IGNORED; 0: one, which may not */
   int64_t f32;          /* elements are f32, else u8; of tokens int32, else u8 */
+  int64_t mels;         /* recordings: rows of [mels][frames], and the number of frames that are there; 0: none */
   int64_t are_tokens;   /* elements are numbers of a vocabulary; then examples are vectors too */
   int64_t n[2];
-  int64_t n_skipped;       /* of both splits: images that cannot be read, or pairs of texts that are too long */
+  int64_t n_skipped;       /* of both splits: images that cannot be read, or texts or recordings that are too long */
   int64_t largest_label;   /* of both splits; set once they are decoded */
   int64_t largest_token;   /* the same of inputs that are tokens */
   int64_t n_beyond_unit;   /* targets outside of 0..1; counted in the same way */
@@ -46,7 +47,8 @@ typedef struct ronde__set_kind {
 } ronde__set_kind;
 
 extern const ronde__set_kind ronde__idx_kind, ronde__npy_kind, ronde__csv_kind, ronde__cifar10_kind,
-    ronde__cifar100_kind, ronde__folder_kind, ronde__synthetic_kind, ronde__text_kind, ronde__pairs_kind;
+    ronde__cifar100_kind, ronde__folder_kind, ronde__synthetic_kind, ronde__text_kind, ronde__pairs_kind,
+    ronde__audio_kind;
 
 /* Paths, in the order in which they are read. */
 typedef struct ronde__files {
@@ -55,6 +57,8 @@ typedef struct ronde__files {
   int64_t n;
 } ronde__files;
 
+/* Takes over path; NULL: there was no memory for it. */
+ronde_status ronde__files_add(ronde__files *files, char *path, int64_t label);
 void ronde__files_release(ronde__files *files);
 
 struct ronde__set {
@@ -75,7 +79,9 @@ struct ronde__set {
   int64_t resize[2];      /* height and width of all images; 0: as they are */
   bool skip_bad;          /* leave out images that cannot be read */
   struct ronde__bpe *bpe; /* text: what its tokens are, owned; NULL: bytes */
-  int64_t window;         /* text: tokens of an example; pairs: of a source, and of a target, with its end */
+  int64_t
+      window; /* text: tokens of an example; pairs: of a source, and of a target, with its end; audio: frames at most, 0: as
+                         the longest has */
   /* synthetic only */
   uint64_t seed;
   int64_t dims[3], n[2];

@@ -224,3 +224,26 @@ ronde_status ronde__stream_end(ronde__stream *s) {
 }
 
 uint32_t ronde__crc32(const void *data, size_t bytes) { return (uint32_t)crc32_z(0, data, bytes); }
+
+ronde_status ronde__stream_load(const char *path, int64_t limit, const char *what, uint8_t **data_out,
+                                size_t *bytes_out) {
+  ronde__stream *stream;
+  RONDE_TRY(ronde__stream_open(path, &stream));
+  int64_t bytes;
+  uint8_t *data = NULL;
+  ronde_status status = ronde__stream_measure(stream, limit + 1, &bytes);
+  if (status == RONDE_OK && bytes > limit)
+    status = ronde__fail(RONDE_E_INPUT, "%s: the file is larger than %lld bytes, the limit for %s", path,
+                         (long long)limit, what);
+  if (status == RONDE_OK && !(data = ronde__alloc((size_t)bytes + 1)))
+    status = ronde__fail(RONDE_E_MEMORY, "%s: no memory for %lld bytes", path, (long long)bytes);
+  if (status == RONDE_OK) status = ronde__stream_read(stream, data, bytes);
+  ronde__stream_close(stream);
+  if (status != RONDE_OK) {
+    ronde__free(data);
+    return status;
+  }
+  *data_out = data;
+  *bytes_out = (size_t)bytes;
+  return RONDE_OK;
+}

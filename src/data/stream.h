@@ -28,6 +28,10 @@ ronde_status ronde__stream_some(ronde__stream *stream, void *to, int64_t bytes, 
 /* An error where anything is left. */
 ronde_status ronde__stream_end(ronde__stream *stream);
 
+/* A whole file of at most `limit` bytes, which is the limit for `what`; owned by the caller (ronde__free). */
+ronde_status ronde__stream_load(const char *path, int64_t limit, const char *what, uint8_t **data_out,
+                                size_t *bytes_out);
+
 /* The checksum of gzip, and of PNG's chunks. */
 uint32_t ronde__crc32(const void *data, size_t bytes);
 

@@ -307,7 +307,7 @@ ronde_status ronde__net_predict(ronde__net *net, int64_t n, const float *x, floa
  * For who judges the outputs of other replicas: the other side of the loss of ronde__net_hooks. */
 typedef struct ronde__loss ronde__loss;
 
-/* Elements of an example's outputs: of what the loss reads of the network. */
+/* Elements of an example's outputs: of what the loss reads of the network, its length too. */
 int64_t ronde__loss_elems(const ronde_graph *graph);
 /* Class labels of an example, where the loss reads any: as many as it has rows of logits. */
 int64_t ronde__loss_labels(const ronde_graph *graph);

@@ -91,6 +91,7 @@ static ronde_status run(ronde__net *net, const ronde__evaluation *what, int64_t 
     score->n_correct += result.n_correct;
     score->n += n;
     judge_chunk(what, i, n, b);
+    if (what->hear) RONDE_TRY(what->hear(what->hearer, n, b->x, b->logits, b->labels));
   }
   return RONDE_OK;
 }
@@ -107,8 +108,8 @@ ronde_status ronde__evaluate(ronde__net *net, const ronde__evaluation *what, ron
   int64_t end = ronde__shard_begin(what->n, what->rank + 1, what->n_workers);
   ronde_status status = allocate(&what->data->source, what->chunk, &b);
   const ronde_source *source = &what->data->source;
-  int64_t outputs = source->classes ? source->classes : source->target_elems;
-  if (status == RONDE_OK && (what->verdicts || what->values))
+  int64_t outputs = what->hear ? what->outputs : source->classes ? source->classes : source->target_elems;
+  if (status == RONDE_OK && (what->verdicts || what->values || what->hear))
     if (!(b.logits = ronde__alloc((size_t)(what->chunk * outputs) * sizeof *b.logits)))
       status = ronde__fail(RONDE_E_MEMORY, "evaluation: no memory for the outputs");
   if (status == RONDE_OK) status = run(net, what, begin, end, &b, &score);

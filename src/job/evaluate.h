@@ -32,11 +32,15 @@ typedef struct ronde__evaluation {
   ronde_split split;
   const int64_t *ids; /* [n] of the split; NULL: 0..n-1 */
   int64_t n;
-  int rank, n_workers;        /* whose share of them */
-  int64_t chunk;              /* examples at a time, at most */
-  bool sizes_alone;           /* a stage of the network that sees neither inputs nor labels: nothing is read */
-  ronde__verdict *verdicts;   /* [n], of which those of the share are written; NULL: not wanted. Needs classes */
-  ronde__value_sums *values;  /* [target_elems], of the share, to be zero before; NULL: not wanted. Needs targets */
+  int rank, n_workers;       /* whose share of them */
+  int64_t chunk;             /* examples at a time, at most */
+  bool sizes_alone;          /* a stage of the network that sees neither inputs nor labels: nothing is read */
+  ronde__verdict *verdicts;  /* [n], of which those of the share are written; NULL: not wanted. Needs classes */
+  ronde__value_sums *values; /* [target_elems], of the share, to be zero before; NULL: not wanted. Needs targets */
+  /* What the network told of n examples, in ROWS [outputs] each, with their inputs and labels; may be NULL. */
+  ronde_status (*hear)(void *user, int64_t n, const float *x, const float *outputs, const int64_t *labels);
+  void *hearer;
+  int64_t outputs;
   bool (*cancel)(void *user); /* asked in front of each chunk; may be NULL */
   void *user;
 } ronde__evaluation;

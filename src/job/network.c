@@ -104,8 +104,13 @@ ronde__shape ronde__model_shape(const ronde__model *model) {
 
 ronde__more_inputs ronde__model_more(const ronde__model *model) {
   ronde__more_inputs more = {0};
-  if (!model->decoder_input) return more;
+  if (!model->decoder_input && !model->lengths) return more;
   more.n = 1;
+  if (model->lengths) {
+    snprintf(more.at[0].name, sizeof more.at[0].name, "%s", RONDE__LENGTHS_INPUT);
+    more.at[0].shape = (ronde__shape){1, {1}};
+    return more;
+  }
   snprintf(more.at[0].name, sizeof more.at[0].name, "%s", RONDE__DECODER_INPUT);
   more.at[0].shape = ronde__model_shape(model);
   more.at[0].vocabulary = model->vocabulary;
@@ -198,23 +203,30 @@ static ronde_status freeze(const ronde__job *job, ronde_graph *graph) {
 
 /* ---- the job's graph ---- */
 
+static ronde_status check_inputs(const ronde__job *job) {
+  const ronde__model *model = job->model;
+  bool wants_second = model->decoder_input || model->lengths;
+  if (job->more.n == wants_second) return RONDE_OK;
+  const char *why = "takes one input, but the data have several";
+  if (model->lengths)
+    why = "transcribes: it takes audio:DIR, or a source whose second input is called " RONDE__LENGTHS_INPUT;
+  else if (model->decoder_input)
+    why = "translates: it takes pairs:FILE, or a source whose second input is called " RONDE__DECODER_INPUT;
+  return ronde__fail(RONDE_E_USAGE, "%s %s", model->name, why);
+}
+
 static ronde_status define_job(const ronde__job *job, ronde_graph *graph) {
   if (job->model && job->model->vocabulary && !job->vocabulary)
     return ronde__fail(RONDE_E_USAGE, "%s takes tokens: text:FILE, or npy:DIR with integers", job->model->name);
-  if (job->model && job->more.n != job->model->decoder_input)
-    return ronde__fail(
-        RONDE_E_USAGE,
-        job->more.n
-            ? "%s takes one input, but the data have several"
-            : "%s translates: it takes pairs:FILE, or a source whose second input is called " RONDE__DECODER_INPUT,
-        job->model->name);
+  if (job->model) RONDE_TRY(check_inputs(job));
   if (job->model && !job->model->any_shape && job->shape.rank != 3)
     return ronde__fail(RONDE_E_USAGE, "%s takes images, but the input is a table: --model mlp:256,64 takes it",
                        job->model->name);
   ronde__model_options options = {.padding_same = job->options->padding == RONDE__PADDING_SAME,
                                   .dropout = (float)job->options->dropout,
                                   .sizes = job->model ? ronde__model_sizes(job->model_name) : NULL,
-                                  .activation = (ronde__hidden_activation)job->options->activation};
+                                  .activation = (ronde__hidden_activation)job->options->activation,
+                                  .labels = job->data ? ronde__source_labels(&job->data->source) : 0};
   builder b = {job->model, &options, job->targets > 0 ? job->options : NULL, job->file};
   int64_t outputs = job->targets > 0 ? job->targets : job->classes;
   network_inputs inputs = {&job->shape, job->vocabulary, &job->more};

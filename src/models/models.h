@@ -16,6 +16,7 @@ typedef struct ronde__model_options {
   float dropout;                       /* probability, for networks that have it */
   const char *sizes;                   /* mlp: of its hidden layers, "256,64"; NULL: its own */
   ronde__hidden_activation activation; /* mlp */
+  int64_t labels;                      /* of an example, for networks that transcribe; 0: one for each step */
 } ronde__model_options;
 
 typedef struct ronde__model {
@@ -31,11 +32,14 @@ typedef struct ronde__model {
   int64_t shape[3];    /* usual input, C H W; of sequences T, 0, 0 */
   int64_t vocabulary;  /* the input is tokens; usually numbers below it; 0: it is values */
   bool decoder_input;  /* there is a second input like the first, RONDE__DECODER_INPUT */
+  bool lengths;        /* there is a second input, RONDE__LENGTHS_INPUT */
   int64_t classes;
 } ronde__model;
 
 /* Of who translates: the tokens of the target in front of the one that is to be told. */
 #define RONDE__DECODER_INPUT "decoder_input"
+/* Of who transcribes: how many frames of an example are there, as a value. */
+#define RONDE__LENGTHS_INPUT "lengths"
 
 /* By name, with sizes behind a colon where it has them; NULL: unknown. */
 const ronde__model *ronde__model_find(const char *name);

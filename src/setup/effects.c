@@ -58,6 +58,10 @@ static bool has_tokens_of_text(const ronde__job *job, const ronde_graph *graph) 
   return ronde__data_is_of_text(job->options->data);
 }
 
+static bool has_recordings(const ronde__job *job, const ronde_graph *graph) {
+  return ronde__data_is_of_recordings(job->options->data);
+}
+
 static bool has_mask(const ronde__job *job, const ronde_graph *graph) { return job->options->mask > 0; }
 
 static bool has_columns(const ronde__job *job, const ronde_graph *graph) {
@@ -120,6 +124,7 @@ static const struct {
     [RONDE__NEED_ARRAYS] = {RONDE__KNOWN_OPTIONS, has_arrays},
     [RONDE__NEED_TEXT] = {RONDE__KNOWN_OPTIONS, has_window},
     [RONDE__NEED_TOKENIZED] = {RONDE__KNOWN_OPTIONS, has_tokens_of_text},
+    [RONDE__NEED_RECORDINGS] = {RONDE__KNOWN_OPTIONS, has_recordings},
     [RONDE__NEED_COLUMNS] = {RONDE__KNOWN_OPTIONS, has_columns},
     [RONDE__NEED_IMAGE_FILES] = {RONDE__KNOWN_OPTIONS, has_image_files},
     [RONDE__NEED_WORKERS] = {RONDE__KNOWN_RANKS, has_workers},

@@ -87,6 +87,15 @@ static ronde_status tokens_from_file(ronde__job *job, const char *shape) {
   return RONDE_OK;
 }
 
+/* Recordings are filled up as they were, which fixes the size of the network's tensors. A resumed run has its own option. */
+static void frames_from_file(ronde__job *job, const char *shape) {
+  int64_t bands, frames;
+  bool open =
+      !job->resume && ronde__data_is_of_recordings(job->options->data) && !ronde_config_is_given(job->config, "frames");
+  if (open && shape && sscanf(shape, "1x%" SCNd64 "x%" SCNd64, &bands, &frames) == 2 && frames >= 0 && frames <= 65536)
+    job->config->options.frames = frames;
+}
+
 static ronde_status more_inputs_from_file(ronde__job *job) {
   const char *more = ronde__safetensors_meta(job->weights, RONDE__META_MORE_INPUTS);
   if (!more || ronde__more_inputs_parse(more, &job->more)) return RONDE_OK;
@@ -114,6 +123,7 @@ static ronde_status options_from_file(ronde__job *job) {
   if (job->config->verb != RONDE__VERB_TRAIN) RONDE_TRY(targets_from_file(job));
   RONDE_TRY(tokens_from_file(job, shape));
   RONDE_TRY(more_inputs_from_file(job));
+  frames_from_file(job, shape);
   bool looks = job->config->verb == RONDE__VERB_PREDICT || job->config->verb == RONDE__VERB_EVAL;
   bool asks = job->config->verb == RONDE__VERB_PREDICT || job->config->verb == RONDE__VERB_EXPORT;
   if (looks && !o->resize && resize && !job->hooks.source) RONDE_TRY(set_text(&o->resize, resize));
@@ -210,6 +220,7 @@ static ronde_status open_data(ronde__job *job) {
                                  .window = o->window,
                                  .tokenizer = merges ? NULL : o->tokenizer,
                                  .merges = merges,
+                                 .frames = o->frames,
                                  .columns = &columns,
                                  .cache = o->cache,
                                  .normalize = usual,
@@ -262,7 +273,8 @@ ronde_status ronde__check_input(const ronde__job *job) {
   ronde__shape_text(&job->shape, own, sizeof own);
   if (!trained || job->vocabulary > 0 || !strcmp(trained, own)) return RONDE_OK;
   const char *sides = strchr(trained, 'x');
-  bool same_channels = job->shape.rank == 3 && sides && !strncmp(trained, own, (size_t)(sides + 1 - trained));
+  bool same_channels =
+      job->shape.rank == 3 && job->more.n == 0 && sides && !strncmp(trained, own, (size_t)(sides + 1 - trained));
   if (!same_channels)
     return ronde__fail(RONDE_E_INPUT, "%s was trained on inputs of %s, but these are %s", job->weights_path,
                        RONDE__SHOWN(trained), own);

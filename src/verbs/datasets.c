@@ -40,6 +40,7 @@ static ronde_status open_by_name(const ronde_config *config, bool prefers_val, r
                                  .cache = true,
                                  .window = o->window,
                                  .tokenizer = o->tokenizer,
+                                 .frames = o->frames,
                                  .seed = 1,
                                  .prefers_val = prefers_val,
                                  .columns = &columns,
@@ -52,6 +53,7 @@ static ronde_status open_by_name(const ronde_config *config, bool prefers_val, r
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_TEXT, ronde__data_has_window(o->data)));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_TOKENIZED, ronde__data_is_of_text(o->data)));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_LEARNING, false));
+  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_RECORDINGS, ronde__data_is_of_recordings(o->data)));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_STORED_IMAGES, are_images));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_IMAGE_FILES, are_images));
   return ronde__data_open(&options, data_out);

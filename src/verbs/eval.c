@@ -10,7 +10,9 @@
 #include "job/split.h"
 #include "state/weights.h"
 #include "base/json.h"
+#include "verbs/error_rate.h"
 #include "verbs/eval_bleu.h"
+#include "verbs/transcribe.h"
 #include "verbs/translator.h"
 #include "verbs/verdicts.h"
 
@@ -32,6 +34,7 @@ typedef struct eval_rank {
   const eval_examples *part;
   ronde__verdict *verdicts;  /* of all ranks' examples; NULL: there are no classes */
   ronde__value_sums *values; /* [job->targets], its own; NULL: there are no such */
+  ronde__listener *listener; /* its own; NULL: the network transcribes nothing */
   atomic_bool *cancelled;    /* shared by the ranks, */
   ronde__log_group *errors;  /* and so is this */
   int number;
@@ -61,6 +64,9 @@ static ronde_status eval_score(eval_rank *r, ronde__net *net) {
                             .chunk = job->local_batch,
                             .verdicts = r->verdicts,
                             .values = r->values,
+                            .hear = r->listener ? ronde__listener_hear : NULL,
+                            .hearer = r->listener,
+                            .outputs = r->listener ? ronde__listener_outputs(r->listener) : 0,
                             .cancel = eval_is_cancelled,
                             .user = r};
   RONDE_TRY(ronde__evaluate(net, &what, &r->score));
@@ -82,6 +88,7 @@ static ronde_status eval_run_rank(eval_rank *r) {
   ronde__net *net = NULL;
   ronde_status status = ronde__job_graph(job, &graph);
   if (status == RONDE_OK) status = eval_check_translation(job, graph);
+  if (status == RONDE_OK && ronde__transcribes(job)) status = ronde__listener_create(job, graph, &r->listener);
   if (status == RONDE_OK) status = ronde__pool_create(job->threads, &pool);
   if (status == RONDE_OK) {
     ronde__net_options options = ronde__job_net_options(job, pool, NULL, false);
@@ -278,6 +285,14 @@ static ronde_status eval_tell_sequences(const ronde__job *job, const eval_exampl
   return RONDE_OK;
 }
 
+/* Of recordings: how much of what is said is wrong. */
+static void eval_tell_speech(const ronde__job *job, const eval_rank *ranks, json_t *result) {
+  ronde__error_counts all = {0};
+  for (int i = 0; i < job->roles.n_workers; i++)
+    ronde__error_counts_join(&all, ronde__listener_counts(ranks[i].listener));
+  ronde__error_rates_tell(&all, result);
+}
+
 static ronde_status eval_report(const ronde__job *job, const eval_rank *ranks, const ronde__verdicts *verdicts,
                                 char **json_out) {
   ronde__score sum = {0};
@@ -296,7 +311,8 @@ static ronde_status eval_report(const ronde__job *job, const eval_rank *ranks, c
   if (!result) return ronde__fail(RONDE_E_NUMERIC, "%s: the loss is NaN or Inf", job->init_path);
   if (ranks[0].values) eval_join_values(job, ranks, result);
   ronde_status status = RONDE_OK;
-  if (job->data->source.label_elems)
+  if (ranks[0].listener) eval_tell_speech(job, ranks, result);
+  else if (job->data->source.label_elems)
     status = eval_tell_sequences(job, ranks[0].part, sum.loss_sum / (double)sum.n, result);
   if (job->options->bleu) json_object_set_new(result, "bleu", ronde__bleu_json(job, &bleu));
   if (status == RONDE_OK && verdicts->at) status = ronde__verdicts_tell(verdicts, job->options->csv, result);
@@ -329,6 +345,7 @@ static ronde_status eval_run(ronde__job *job, const eval_examples *part, char **
                            .values = values ? values + i * job->targets : NULL};
   if (status == RONDE_OK) status = eval_run_ranks(job, ranks);
   if (status == RONDE_OK) status = eval_report(job, ranks, &verdicts, json_out);
+  for (int i = 0; ranks && i < job->roles.n_workers; i++) ronde__listener_destroy(ranks[i].listener);
   ronde__free(ranks);
   ronde__free(verdicts.at);
   ronde__free(values);

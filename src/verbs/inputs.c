@@ -5,15 +5,10 @@
 #include "data/columns.h"
 #include "data/image.h"
 #include "data/normalization.h"
-#include "io/file.h"
+#include "verbs/paths.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <unistd.h>
 
 /* A picture on its way into a chunk. */
 typedef struct picture {
@@ -27,8 +22,8 @@ typedef struct picture {
 struct ronde__inputs {
   ronde__inputs_options options;
   const ronde__kernels *kernels;
-  char **path; /* [n] */
-  int64_t n, room, at;
+  ronde__paths paths;
+  int64_t at;
   ronde__shape shape;       /* rank 0: not known yet */
   ronde__npy_inputs *array; /* the file at `at`; NULL: none is open */
   ronde__shape array_shape; /* as they lie in it */
@@ -46,94 +41,23 @@ struct ronde__inputs {
 
 /* ---- the list of files ---- */
 
-static bool has_end(const char *name, const char *end) {
-  size_t n = strlen(name), n_end = strlen(end);
-  return n >= n_end && strcasecmp(name + n - n_end, end) == 0;
+static bool is_array(const char *name) { return ronde__path_has_end(name, ".npy"); }
+static bool is_table(const char *name) {
+  return ronde__path_has_end(name, ".csv") || ronde__path_has_end(name, ".csv.gz");
 }
-
-static bool is_array(const char *name) { return has_end(name, ".npy"); }
-static bool is_table(const char *name) { return has_end(name, ".csv") || has_end(name, ".csv.gz"); }
 static bool is_picture(const char *name) { return !is_array(name) && !is_table(name); }
 
 /* Of a file in a folder. */
-static bool is_wanted(const ronde__inputs *in, const char *name) {
+static bool is_wanted(const void *user, const char *name) {
+  const ronde__inputs *in = user;
   return is_array(name) || ronde__image_name(name) || (in->options.columns && is_table(name));
 }
 
-/* Takes over path. */
-static ronde_status inputs_add_path(ronde__inputs *in, char *path) {
-  if (path && in->n == in->room) {
-    int64_t room = in->room ? 2 * in->room : 64;
-    char **paths = realloc(in->path, (size_t)room * sizeof *paths);
-    if (paths) in->path = paths, in->room = room;
-  }
-  if (!path || in->n == in->room) {
-    free(path);
-    return ronde__fail(RONDE_E_MEMORY, "prediction: no memory for the names of the inputs");
-  }
-  in->path[in->n++] = path;
-  return RONDE_OK;
-}
-
-static ronde_status add_folder(ronde__inputs *in, const char *folder) {
-  struct dirent **entries;
-  int n = scandir(folder, &entries, NULL, NULL);
-  ronde_status status = RONDE_OK;
-  if (n < 0) return ronde__fail(RONDE_E_INPUT, "%s: cannot open: %s", folder, strerror(errno));
-  for (int i = 0; i < n; i++) {
-    const char *name = entries[i]->d_name;
-    char *path = status == RONDE_OK && name[0] != '.' ? ronde__format("%s/%s", folder, name) : NULL;
-    if (path && ronde__is_folder(path)) status = add_folder(in, path);
-    else if (path && is_wanted(in, name)) {
-      status = inputs_add_path(in, path);
-      path = NULL;
-    }
-    free(path);
-    free(entries[i]);
-  }
-  free(entries);
-  return status;
-}
-
-static int inputs_by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
-static ronde_status add_pattern(ronde__inputs *in, const char *pattern) {
-  glob_t found;
-  int error = glob(pattern, 0, NULL, &found);
-  if (error == GLOB_NOSPACE)
-    return ronde__fail(RONDE_E_MEMORY, "%s: no memory for the list of matching files", RONDE__SHOWN(pattern));
-  if (error) return ronde__fail(RONDE_E_INPUT, "%s: no file matches this pattern", RONDE__SHOWN(pattern));
-  ronde_status status = RONDE_OK;
-  for (size_t i = 0; i < found.gl_pathc && status == RONDE_OK; i++)
-    status = inputs_add_path(in, ronde__strdup(found.gl_pathv[i]));
-  globfree(&found);
-  return status;
-}
-
-static ronde_status add_word(ronde__inputs *in, const char *word) {
-  bool is_pattern = strpbrk(word, "*?[") && access(word, F_OK) != 0;
-  if (is_pattern) return add_pattern(in, word);
-  if (!ronde__is_folder(word)) return inputs_add_path(in, ronde__strdup(word));
-  int64_t first = in->n;
-  RONDE_TRY(add_folder(in, word));
-  if (in->n == first)
-    return ronde__fail(RONDE_E_INPUT, "%s: no .png, .jpg, .jpeg%s or .npy in this folder", RONDE__SHOWN(word),
-                       in->options.columns ? ", .csv" : "");
-  qsort(in->path + first, (size_t)(in->n - first), sizeof *in->path, inputs_by_bytes);
-  return RONDE_OK;
-}
-
 static ronde_status find_files(ronde__inputs *in, const char *spec) {
-  while (*spec) {
-    size_t n = strcspn(spec, "\n");
-    char *word = n ? strndup(spec, n) : NULL;
-    if (n && !word) return ronde__fail(RONDE_E_MEMORY, "prediction: no memory for the names of the inputs");
-    ronde_status status = n ? add_word(in, word) : RONDE_OK;
-    free(word);
-    RONDE_TRY(status);
-    spec += n + (spec[n] == '\n');
-  }
-  return in->n ? RONDE_OK : ronde__fail(RONDE_E_USAGE, "an image, npy or csv file to look at is needed: --input FILE");
+  const char *ends = in->options.columns ? ".png, .jpg, .jpeg, .csv or .npy" : ".png, .jpg, .jpeg or .npy";
+  RONDE_TRY(ronde__paths_find(spec, &(ronde__paths_wanted){is_wanted, in, ends}, &in->paths));
+  return in->paths.n ? RONDE_OK
+                     : ronde__fail(RONDE_E_USAGE, "an image, npy or csv file to look at is needed: --input FILE");
 }
 
 ronde_status ronde__inputs_open(const ronde__inputs_options *options, ronde__inputs **inputs_out) {
@@ -173,8 +97,7 @@ void ronde__inputs_close(ronde__inputs *in) {
     ronde__log(RONDE_LOG_WARNING, "%lld images that cannot be read are left out", (long long)in->n_skipped);
   release_pictures(in);
   close_table(in);
-  for (int64_t i = 0; i < in->n; i++) free(in->path[i]);
-  free(in->path);
+  ronde__paths_release(&in->paths);
   ronde__npy_inputs_close(in->array);
   ronde__free(in->x);
   ronde__free(in->file);
@@ -184,8 +107,8 @@ void ronde__inputs_close(ronde__inputs *in) {
 }
 
 static bool have_any(const ronde__inputs *in, bool (*are)(const char *name)) {
-  for (int64_t i = 0; i < in->n; i++)
-    if (are(in->path[i])) return true;
+  for (int64_t i = 0; i < in->paths.n; i++)
+    if (are(in->paths.at[i])) return true;
   return false;
 }
 
@@ -251,12 +174,12 @@ static ronde_status check_shape(ronde__inputs *in, const char *path, const ronde
   ronde__shape_text(shape, own, sizeof own);
   ronde__shape_text(&in->shape, first, sizeof first);
   return ronde__fail(RONDE_E_INPUT, "%s: its shape is %s, but that of %s is %s: give --resize HxW", path, own,
-                     in->path[0], first);
+                     in->paths.at[0], first);
 }
 
 /* Opens the array at hand. */
 static ronde_status open_array(ronde__inputs *in) {
-  const char *path = in->path[in->at];
+  const char *path = in->paths.at[in->at];
   RONDE_TRY(ronde__npy_inputs_open(path, in->options.layout, &in->array_n, &in->array_shape, &in->array));
   in->array_at = 0;
   ronde__shape shape = in->array_shape;
@@ -266,7 +189,7 @@ static ronde_status open_array(ronde__inputs *in) {
 
 /* Opens the table at hand; its target may be missing. */
 static ronde_status open_table(ronde__inputs *in) {
-  const char *path = in->path[in->at];
+  const char *path = in->paths.at[in->at];
   const ronde__columns *columns = in->options.columns;
   if (!columns)
     return ronde__fail(
@@ -283,8 +206,8 @@ static ronde_status open_table(ronde__inputs *in) {
 /* Pictures from `at` on, up to the next array or table. */
 static ronde_status read_pictures(ronde__inputs *in, ronde__pool *pool, int64_t *n) {
   decoding d = {in, 0};
-  while (*n + d.n < in->options.chunk && in->at < in->n && is_picture(in->path[in->at]))
-    in->pictures[d.n++] = (picture){.path = in->path[in->at++]};
+  while (*n + d.n < in->options.chunk && in->at < in->paths.n && is_picture(in->paths.at[in->at]))
+    in->pictures[d.n++] = (picture){.path = in->paths.at[in->at++]};
   ronde__pool_run(pool, decode_share, &d);
   for (int64_t i = 0; i < d.n; i++) {
     const picture *p = &in->pictures[i];
@@ -311,7 +234,7 @@ static ronde_status take_resized(ronde__inputs *in, int64_t n, float *x) {
   static const ronde__scaling as_stored = {.n = 1, .factor[0] = 1};
   int64_t elems = ronde__shape_elems(&in->shape), sides[2] = {in->array_shape.dim[1], in->array_shape.dim[2]};
   float *own;
-  RONDE__ALLOC(own, (size_t)(n * ronde__shape_elems(&in->array_shape)) * sizeof *own, in->path[in->at]);
+  RONDE__ALLOC(own, (size_t)(n * ronde__shape_elems(&in->array_shape)) * sizeof *own, in->paths.at[in->at]);
   ronde_status status = ronde__npy_inputs_next(in->array, n, &as_stored, own);
   if (status == RONDE_OK) status = resize_planes(in, n * in->shape.dim[0], sides, &own);
   for (int64_t i = 0; i < n && status == RONDE_OK; i++)
@@ -326,7 +249,7 @@ static ronde_status read_array(ronde__inputs *in, int64_t *n) {
   bool fits = ronde__shape_equal(&in->array_shape, &in->shape);
   RONDE_TRY(fits ? ronde__npy_inputs_next(in->array, taken, scaling_of_array(in), x) : take_resized(in, taken, x));
   for (int64_t i = 0; i < taken; i++) {
-    in->file[*n + i] = in->path[in->at];
+    in->file[*n + i] = in->paths.at[in->at];
     in->index[*n + i] = in->array_at + i;
   }
   in->array_at += taken;
@@ -346,11 +269,11 @@ static ronde_status read_table(ronde__inputs *in, int64_t *n) {
     RONDE_TRY(ronde__rows_next(in->rows, in->x + *n * elems, NULL, NULL, &any));
     if (!any) break;
     if (in->of_floats.changes) ronde__scaling_f32(&in->of_floats, elems, in->x + *n * elems, in->x + *n * elems);
-    in->file[*n] = in->path[in->at];
+    in->file[*n] = in->paths.at[in->at];
     in->index[(*n)++] = in->row++;
   }
   if (!any && in->row == 0)
-    return ronde__fail(RONDE_E_INPUT, "%s: there are no rows under the first line", in->path[in->at]);
+    return ronde__fail(RONDE_E_INPUT, "%s: there are no rows under the first line", in->paths.at[in->at]);
   if (!any) {
     close_table(in);
     in->at++;
@@ -369,13 +292,13 @@ static ronde_status inputs_make_room(ronde__inputs *in) {
 
 ronde_status ronde__inputs_shape(ronde__inputs *in, ronde__shape *shape_out) {
   RONDE_TRY(inputs_make_room(in));
-  for (int64_t i = 0; i < in->n && in->shape.rank == 0; i++) {
-    if (!is_picture(in->path[i])) {
+  for (int64_t i = 0; i < in->paths.n && in->shape.rank == 0; i++) {
+    if (!is_picture(in->paths.at[i])) {
       in->at = i;
-      RONDE_TRY(is_array(in->path[i]) ? open_array(in) : open_table(in));
+      RONDE_TRY(is_array(in->paths.at[i]) ? open_array(in) : open_table(in));
       break;
     }
-    picture p = {.path = in->path[i]};
+    picture p = {.path = in->paths.at[i]};
     bool skip;
     p.status = decode(in, &p);
     ronde__shape shape = {3, {in->options.channels, p.sides[0], p.sides[1]}};
@@ -384,7 +307,7 @@ ronde_status ronde__inputs_shape(ronde__inputs *in, ronde__shape *shape_out) {
     if (!skip) RONDE_TRY(check_shape(in, p.path, &shape));
     in->at = i + skip;
   }
-  if (in->shape.rank == 0) return ronde__fail(RONDE_E_INPUT, "%s: none of the images can be read", in->path[0]);
+  if (in->shape.rank == 0) return ronde__fail(RONDE_E_INPUT, "%s: none of the images can be read", in->paths.at[0]);
   *shape_out = in->shape;
   return RONDE_OK;
 }
@@ -392,10 +315,10 @@ ronde_status ronde__inputs_shape(ronde__inputs *in, ronde__shape *shape_out) {
 ronde_status ronde__inputs_next(ronde__inputs *in, ronde__pool *pool, ronde__inputs_chunk *chunk_out) {
   int64_t n = 0;
   RONDE_TRY(inputs_make_room(in));
-  while (n < in->options.chunk && in->at < in->n) {
-    if (is_picture(in->path[in->at])) {
+  while (n < in->options.chunk && in->at < in->paths.n) {
+    if (is_picture(in->paths.at[in->at])) {
       RONDE_TRY(read_pictures(in, pool, &n));
-    } else if (is_array(in->path[in->at])) {
+    } else if (is_array(in->paths.at[in->at])) {
       if (!in->array) RONDE_TRY(open_array(in));
       RONDE_TRY(read_array(in, &n));
     } else {

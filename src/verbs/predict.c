@@ -1,5 +1,5 @@
 /* ronde_predict: the most probable classes of images or rows, or the values that the network tells, one by one; a text is
- * continued (text.h). */
+ * continued (text.h), a recording is transcribed (transcribe.h). */
 #include "base/json.h"
 #include "data/columns.h"
 #include "job/normalize.h"
@@ -7,6 +7,7 @@
 #include "state/weights.h"
 #include "verbs/inputs.h"
 #include "verbs/text.h"
+#include "verbs/transcribe.h"
 #include "verbs/translate.h"
 
 #include <math.h>
@@ -216,6 +217,7 @@ static ronde_status predict_job(ronde__job *job, char **json_out) {
   RONDE_TRY(ronde__config_settle(job->config, RONDE__NEED_TRANSLATION, job->vocabulary > 0 && job->more.n > 0));
   RONDE_TRY(ronde__config_settle(job->config, RONDE__NEED_BEAM, job->options->beam > 1));
   if (job->vocabulary) return job->more.n ? ronde__text_translate(job, json_out) : ronde__text_continue(job, json_out);
+  if (ronde__transcribes(job)) return ronde__transcribe(job, json_out);
   if (job->more.n)
     return ronde__fail(RONDE_E_USAGE, "%s: a network of several inputs is asked through a predictor of the library",
                        job->init_path);

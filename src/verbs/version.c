@@ -3,7 +3,7 @@
 #include "kernel/bf16.h"
 
 static json_t *build_features(void) {
-  bool xsmm = false, png = false, jpeg = false, curl = false, mpi = false, onnx = false;
+  bool xsmm = false, png = false, jpeg = false, curl = false, mpi = false, onnx = false, audio = false;
 #ifdef RONDE_HAVE_XSMM
   xsmm = true;
 #endif
@@ -12,6 +12,9 @@ static json_t *build_features(void) {
 #endif
 #ifdef RONDE_HAVE_JPEG
   jpeg = true;
+#endif
+#ifdef RONDE_HAVE_AUDIO
+  audio = true;
 #endif
 #ifdef RONDE_HAVE_CURL
   curl = true;
@@ -22,8 +25,8 @@ static json_t *build_features(void) {
 #ifdef RONDE_HAVE_ONNX
   onnx = true;
 #endif
-  return json_pack("{s:b, s:b, s:b, s:b, s:b, s:b}", "libxsmm", xsmm, "png", png, "curl", curl, "jpeg", jpeg, "mpi",
-                   mpi, "onnx", onnx);
+  return json_pack("{s:b, s:b, s:b, s:b, s:b, s:b, s:b}", "libxsmm", xsmm, "png", png, "curl", curl, "jpeg", jpeg,
+                   "mpi", mpi, "onnx", onnx, "audio", audio);
 }
 
 ronde_status ronde_version_json(char **json_out) {

@@ -37,6 +37,8 @@ SEQUENCES = {
     "transformer-tiny-t11-b4": ("transformer-tiny", 11, 60, 4, "translations"),
     "gnmt-tiny-t11-b4": ("gnmt-tiny", 11, 60, 4, "translations"),
 }
+# name: model, bands, frames, labels at most, classes, batch
+RECORDINGS = {"deepspeech2-tiny-t20-b4": ("deepspeech2-tiny", 24, 20, 4, 9, 4)}
 NETWORKS = {
     "gpt-tiny": models.TinyGpt,
     "recurrent": models.Recurrent,
@@ -79,7 +81,16 @@ def make_sequences(model, steps, vocabulary, batch, kind):
     return make(lambda: NETWORKS[model](vocabulary, steps, vocabulary), facts, inputs, y, batch, SEQUENCE_SUMS)
 
 
-def make(build, facts, inputs, y, batch, sums):
+def make_recordings(model, bands, frames, labels, classes, batch):
+    x, y = models.recordings(3 * batch - 2, bands, frames, labels, classes)
+    inputs = {dtype: torch.from_numpy(x).to(dtype) for dtype in (torch.float64, torch.float32)}
+    facts = {"model": model, "padding": "same", "shape": [1, bands, frames], "classes": classes, "labels": labels}
+    facts["lengths"] = True
+    build = lambda: models.DeepSpeech2(bands, frames, classes)
+    return make(build, facts, inputs, torch.from_numpy(y), batch, SEQUENCE_SUMS, models.ctc)
+
+
+def make(build, facts, inputs, y, batch, sums, loss_of=models.cross_entropy):
     n = len(y)
 
     def fresh(dtype):
@@ -100,7 +111,7 @@ def make(build, facts, inputs, y, batch, sums):
     losses, grads = {}, {}
     for dtype in inputs:
         net, _ = fresh(dtype)
-        loss = models.cross_entropy(net(inputs[dtype][:batch]), y[:batch])
+        loss = loss_of(net(inputs[dtype][:batch]), y[:batch])
         loss.backward()
         losses[dtype] = loss.item()
         grads[dtype] = [(name, p.grad) for name, p in net.named_parameters()]
@@ -113,7 +124,7 @@ def make(build, facts, inputs, y, batch, sums):
         after = {}
         for dtype in inputs:
             net, _ = fresh(dtype)
-            losses[dtype] = models.train(net, factory, inputs[dtype], y, batch, STEPS)
+            losses[dtype] = models.train(net, factory, inputs[dtype], y, batch, STEPS, loss_of)
             after[dtype] = list(net.named_parameters())
         case[optimizer] = {
             "losses_f64": losses[torch.float64],
@@ -126,8 +137,11 @@ def make(build, facts, inputs, y, batch, sums):
 def main():
     torch.set_num_threads(1)
     folder = pathlib.Path(__file__).resolve().parent
-    for name in sys.argv[1:] or [*CASES, *SEQUENCES]:
-        case = make_sequences(*SEQUENCES[name]) if name in SEQUENCES else make_images(*CASES[name])
+    for name in sys.argv[1:] or [*CASES, *SEQUENCES, *RECORDINGS]:
+        if name in RECORDINGS:
+            case = make_recordings(*RECORDINGS[name])
+        else:
+            case = make_sequences(*SEQUENCES[name]) if name in SEQUENCES else make_images(*CASES[name])
         (folder / f"{name}.json").write_text(json.dumps(case, indent=0).replace(",\n", ", ") + "\n")
         sgd, adam = case["sgd"], case["adam"]
         print(

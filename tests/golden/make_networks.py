@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes tests/golden/networks.txt: the parameters and buffers of torchvision's vgg16 and inception_v3 (aux_logits=False), of
-Hugging Face's BertForMaskedLM (bert-base-uncased's sizes, which are its defaults) and of GNMT (models.py; 4 layers of 1024, MLPerf's
-vocabulary), a line each: network, name, shape. A parameter that has several names has its first one. Needs torch, torchvision and transformers; no weights are made.
+Hugging Face's BertForMaskedLM (bert-base-uncased's sizes, which are its defaults), of models.DeepSpeech2 in the size of
+deepspeech.pytorch and of GNMT (models.py; 4 layers of 1024, MLPerf's vocabulary), a line each: network, name, shape. A
+parameter that has several names has its first one. Needs torch, torchvision and transformers; no weights are made.
 
     python3 tests/golden/make_networks.py
 """
@@ -20,6 +21,7 @@ def main():
         networks = {
             "vgg16": torchvision.models.vgg16(weights=None, init_weights=False),
             "inception-v3": torchvision.models.inception_v3(weights=None, aux_logits=False, init_weights=False),
+            "deepspeech2": models.DeepSpeech2(80, 400, 29, channels=32, layers=5, hidden=800),
             "gnmt": models.TRANSLATORS["gnmt"](32320, 50, 32320),
             "bert": transformers.BertForMaskedLM(transformers.BertConfig()),
         }

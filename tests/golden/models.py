@@ -372,6 +372,59 @@ class TinyBert(nn.Module):
         return self.net(input_ids=x, attention_mask=(places <= lengths).long()).logits
 
 
+class DeepSpeech2(nn.Module):
+    """deepspeech.pytorch's network with GRUs. A row is an example's bands and frames, and behind them its number of frames."""
+
+    class SequenceWise(nn.Module):
+        def __init__(self, module):
+            super().__init__()
+            self.module = module
+
+        def forward(self, x):
+            return self.module(x.reshape(-1, x.shape[-1])).reshape(*x.shape[:2], -1)
+
+    class BatchRnn(nn.Module):
+        def __init__(self, inputs, hidden, norm):
+            super().__init__()
+            self.batch_norm = DeepSpeech2.SequenceWise(nn.BatchNorm1d(inputs)) if norm else None
+            self.rnn = nn.GRU(inputs, hidden, batch_first=True, bidirectional=True)
+
+        def forward(self, x, steps):
+            x = self.batch_norm(x) if self.batch_norm else x
+            x = nn.utils.rnn.pack_padded_sequence(x, steps, batch_first=True, enforce_sorted=False)
+            x, _ = self.rnn(x)
+            return nn.utils.rnn.pad_packed_sequence(x, batch_first=True)[0]
+
+    def __init__(self, bands, frames, classes, channels=8, layers=2, hidden=64):
+        super().__init__()
+        self.bands, self.frames = bands, frames
+        self.conv = nn.ModuleDict({"seq_module": nn.Sequential(
+            nn.Conv2d(1, channels, (41, 11), (2, 2), (20, 5)), nn.BatchNorm2d(channels), nn.Hardtanh(0, 20),
+            nn.Conv2d(channels, channels, (21, 11), (2, 1), (10, 5)), nn.BatchNorm2d(channels), nn.Hardtanh(0, 20),
+        )})
+        features = channels * (((bands - 1) // 2 + 1 - 1) // 2 + 1)
+        self.rnns = nn.ModuleList(
+            self.BatchRnn(features if i == 0 else hidden, hidden, i > 0) for i in range(layers)
+        )
+        self.fc = nn.Sequential(
+            self.SequenceWise(nn.Sequential(nn.BatchNorm1d(hidden), nn.Linear(hidden, classes, bias=False)))
+        )
+
+    def forward(self, x):
+        steps = (x[:, -1].long() + 1) // 2
+        x = x[:, :-1].reshape(-1, 1, self.bands, self.frames)
+        for module in self.conv["seq_module"]:
+            x = module(x)
+            x = x * (torch.arange(x.shape[3]) < steps[:, None])[:, None, None, :]
+        total = x.shape[3]
+        x = x.flatten(1, 2).transpose(1, 2)
+        for rnn in self.rnns:
+            x = rnn(x, steps)
+            x = nn.functional.pad(x, (0, 0, 0, total - x.shape[1]))
+            x = x.reshape(*x.shape[:2], 2, -1).sum(2)
+        return self.fc(x)
+
+
 class Recurrent(nn.Module):
     """No network of the product, but its ops: two layers of LSTM and of GRU in both directions over packed sequences,
     which begin with states that are learnt."""
@@ -477,6 +530,22 @@ def translations(n, steps, vocabulary):
     return x
 
 
+def recordings(n, bands, frames, labels_most, classes):
+    """Rows of features up to a length of each example, zeros behind it, and the length; the third is too short for its
+    labels. Labels, of which each example has its own number, and behind them the steps."""
+    elems = bands * frames
+    x = values(INPUT_STREAM, n * (elems + 1), 1.0).reshape(n, elems + 1).copy()
+    lengths = frames - (hash32(SOURCE_STREAM, n) % np.uint32(frames // 2)).astype(np.int64)
+    counts = (hash32(LENGTH_STREAM, n) % np.uint32(labels_most + 1)).astype(np.int64)
+    lengths[2], counts[2] = 1, labels_most
+    inside = np.arange(frames) < lengths[:, None]
+    x[:, :elems] = (x[:, :elems].reshape(n, bands, frames) * inside[:, None, :]).reshape(n, elems)
+    x[:, elems] = lengths
+    y = 1 + (hash32(LABEL_STREAM, n * labels_most) % np.uint32(classes - 1)).astype(np.int64).reshape(n, labels_most)
+    y = np.where(np.arange(labels_most) < counts[:, None], y, IGNORED)
+    return x, np.concatenate([y, (lengths[:, None] + 1) // 2], 1)
+
+
 IGNORED = -1
 
 
@@ -490,6 +559,14 @@ def sequence_labels(n, steps, classes):
 def cross_entropy(logits, y):
     """Of sequences [N, T, K] the mean over all labels that are not ignored."""
     return nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), y.reshape(-1), ignore_index=IGNORED)
+
+
+def ctc(logits, y):
+    """Of logits [N, T, K] and what `recordings` gives: the mean over the examples of each one's mean over its labels."""
+    y, steps = y[:, :-1], y[:, -1]
+    logs = logits.log_softmax(2).transpose(0, 1)
+    counts = (y != IGNORED).sum(1)
+    return nn.functional.ctc_loss(logs, y.clamp(min=0), steps, counts, blank=0, zero_infinity=True)
 
 
 SKETCH = 64
@@ -561,12 +638,12 @@ def batches(x, y, batch):
             yield x[begin : begin + batch], y[begin : begin + batch]
 
 
-def train(net, make_optimizer, x, y, batch, steps):
+def train(net, make_optimizer, x, y, batch, steps, loss_of=cross_entropy):
     """Losses before each update."""
     optimizer, losses = make_optimizer(net.parameters()), []
     for (bx, by), _ in zip(batches(x, y, batch), range(steps)):
         optimizer.zero_grad()
-        loss = cross_entropy(net(bx), by)
+        loss = loss_of(net(bx), by)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

@@ -67,6 +67,25 @@ static void make_translations(golden *g) {
   }
 }
 
+/* Features up to a length of each example, zeros behind it, and the length; the third is too short for its labels. Those have
+ * lengths of their own. */
+static void make_recordings(golden *g) {
+  int64_t frames = g->shape[2], bands = g->shape[1];
+  for (int64_t i = 0; i < g->examples; i++) {
+    float *row = g->x + i * g->example_elems;
+    int64_t length = i == 2 ? 1 : frames - hash32(SOURCE_STREAM, (uint32_t)i) % (uint32_t)(frames / 2);
+    int64_t n = i == 2 ? g->label_elems : hash32(LENGTH_STREAM, (uint32_t)i) % (uint32_t)(g->label_elems + 1);
+    for (int64_t b = 0; b < bands; b++)
+      for (int64_t t = length; t < frames; t++) row[b * frames + t] = 0;
+    row[bands * frames] = (float)length;
+    for (int64_t s = 0; s < g->label_elems; s++) {
+      int64_t *label = &g->labels[i * g->label_elems + s];
+      uint32_t hash = hash32(LABEL_STREAM, (uint32_t)(i * g->label_elems + s));
+      *label = s < n ? 1 + (int64_t)(hash % (uint32_t)(g->classes - 1)) : RONDE_IGNORED;
+    }
+  }
+}
+
 void golden_open(golden *g) {
   char path[1024];
   json_error_t error;
@@ -86,9 +105,11 @@ void golden_open(golden *g) {
   g->examples = whole(g->json, "examples");
   g->decoder = json_object_get(g->json, "decoder");
   if (g->decoder) g->example_elems *= 2;
+  g->lengths = json_object_get(g->json, "lengths");
+  if (g->lengths) g->example_elems += 1;
   size_t elems = (size_t)(g->examples * g->example_elems);
   g->x = malloc(elems * sizeof *g->x);
-  g->label_elems = g->vocabulary ? g->shape[0] : 1;
+  g->label_elems = g->vocabulary ? g->shape[0] : g->lengths ? whole(g->json, "labels") : 1;
   g->labels = malloc((size_t)(g->examples * g->label_elems) * sizeof *g->labels);
   assert_true(g->x && g->labels);
   const json_t *stream = json_object_get(g->json, "input_stream");
@@ -97,6 +118,7 @@ void golden_open(golden *g) {
     g->labels[i] = hash32(LABEL_STREAM, (uint32_t)i) % (uint32_t)g->classes;
   if (g->vocabulary) make_sequences(g);
   if (g->decoder) make_translations(g);
+  if (g->lengths) make_recordings(g);
 }
 
 void golden_close(golden *g) {
@@ -144,7 +166,8 @@ static ronde_tensor *build_recurrent(ronde_graph *graph, const ronde_tensor *x, 
 
 static ronde_tensor *build_network(ronde_graph *graph, ronde_tensor *x, const char *name, const golden *g) {
   const ronde__model *model = ronde__model_find(name);
-  ronde__model_options options = {.padding_same = !strcmp(json_string_value(field(g->json, "padding")), "same")};
+  ronde__model_options options = {.padding_same = !strcmp(json_string_value(field(g->json, "padding")), "same"),
+                                  .labels = g->label_elems};
   if (!strcmp(name, "blocks")) return build_blocks(x, g->classes);
   if (!strcmp(name, "recurrent")) return build_recurrent(graph, x, g->classes);
   if (!model) fail_msg("no model %s", name);
@@ -157,6 +180,7 @@ ronde_graph *make_graph(const golden *g) {
   assert_int_equal(ronde_graph_create(&graph), RONDE_OK);
   ronde_tensor *x = g->vocabulary ? ronde_input_tokens(graph, "x", g->rank, g->shape, g->vocabulary)
                                   : ronde_input(graph, "x", g->rank, g->shape);
+  if (g->lengths) ronde_input(graph, RONDE__LENGTHS_INPUT, 1, (int64_t[]){1});
   if (g->decoder) ronde_input_tokens(graph, RONDE__DECODER_INPUT, g->rank, g->shape, g->vocabulary);
   ronde_graph_set_output(graph, build_network(graph, x, name, g));
   assert_int_equal(ronde__graph_finish(graph), RONDE_OK);
