@@ -17,10 +17,21 @@ ronde__onnx_place ronde__onnx_place_of(const ronde__onnx_value *value) {
   if (value->kind == RONDE__ONNX_CONSTANT) place.rank = (int)value->constant->n_dims;
   if (value->kind == RONDE__ONNX_KNOWN) place.rank = value->known->rank;
   if (value->kind != RONDE__ONNX_TENSOR) return place;
+  if (value->order == RONDE__ONNX_DIRECTIONS) return (ronde__onnx_place){4, 2, RONDE__ONNX_ALONE};
+  if (value->order == RONDE__ONNX_STATE) return (ronde__onnx_place){3, 1, RONDE__ONNX_ALONE};
   place.at = value->at;
   place.merged = value->merged;
   place.rank = ronde_tensor_dims(value->x, dims) + has_own_dim(&place);
   return place;
+}
+
+/* Of one direction, [T,H] as [T,1,H], and a state [H] as [1,H]. */
+static const ronde_tensor *with_direction(const ronde__onnx_value *value) {
+  int64_t dims[RONDE_MAX_RANK];
+  int rank = ronde_tensor_dims(value->x, dims);
+  const int64_t steps[] = {dims[0], 1, dims[rank - 1]};
+  return value->order == RONDE__ONNX_DIRECTIONS ? ronde_reshape(value->x, 3, steps)
+                                                : ronde_reshape(value->x, 2, steps + 1);
 }
 
 ronde_status ronde__onnx_in_place(ronde__onnx_import *im, const ronde__onnx_node *node, int i,
@@ -34,12 +45,12 @@ ronde_status ronde__onnx_in_place(ronde__onnx_import *im, const ronde__onnx_node
     return *x_out ? RONDE_OK : ronde_graph_status(im->graph);
   }
   if (!value || value->kind != RONDE__ONNX_TENSOR) return ronde__onnx_in_tensor(im, node, i, x_out);
-  if (value->order != RONDE__ONNX_AS_EVER || value->transposed)
-    return ronde__onnx_fail(im, node, "the batch is not the first dimension of its input %s",
+  if (value->transposed)
+    return ronde__onnx_fail(im, node, "its input %s is transposed, which only a product of matrices takes",
                             RONDE__SHOWN(im->file->names[node->in[i]]));
-  *x_out = value->x;
+  *x_out = value->order == RONDE__ONNX_AS_EVER ? value->x : with_direction(value);
   *place_out = ronde__onnx_place_of(value);
-  return RONDE_OK;
+  return *x_out ? RONDE_OK : ronde_graph_status(im->graph);
 }
 
 ronde_status ronde__onnx_set_place(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const ronde_tensor *x,
