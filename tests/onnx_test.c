@@ -142,8 +142,9 @@ static void check_file(const char *name) {
 }
 
 static void test_files_of_others(void **state) {
-  static const char *const names[] = {"small",    "residual",     "branches",        "windows",      "pooled",
-                                      "sequence", "torch-resnet", "torch-attention", "torch-windows", "recurrent", "torch-buffers"};
+  static const char *const names[] = {"small",         "residual",  "branches",     "windows",
+                                      "pooled",        "sequence",  "torch-resnet", "torch-attention",
+                                      "torch-windows", "recurrent", "torch-buffers"};
   need_onnx();
   for (size_t i = 0; i < RONDE__COUNT(names); i++) check_file(names[i]);
 }

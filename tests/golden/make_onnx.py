@@ -410,6 +410,44 @@ def bad():
     put("claim", model, "tensor fc.weight")
     put("width", linear(dims=(5,)).model(), "tensor fc.weight is 4x4 for the layer, which wants 4x5")
 
+    def recurrent(op, gates, **attributes):
+        n = Net("bad", [4, 3], opset=23)
+        n.add("Transpose", ["input"], "a", perm=[1, 0, 2])
+        n.add(op, ["a", n.weight("W", 1, 2 * gates, 3), n.weight("R", 1, 2 * gates, 2)], ["", "b"], hidden_size=2,
+              **attributes)
+        n.add("Flatten", [n.add("Transpose", ["b"], "c", perm=[1, 0, 2])], "d")
+        n.add("Gemm", ["d", n.weight("fc.weight", CLASSES, 2)], "output", transB=1)
+        return n
+
+    put("reset", recurrent("GRU", 3).model(), "GRU /GRU_1: only linear_before_reset 1 is supported")
+    put("directions", recurrent("LSTM", 4, direction="bidirectional").model(), "are not initializers [2, 4 hidden, features]")
+    n = recurrent("LSTM", 4)
+    n.nodes[1].input[2] = "W"
+    n.weights["W"] = n.weights["W"][:, :, :2]
+    n.dims = [4, 2]
+    put("same", n.model(), "LSTM /LSTM_1: it reads W twice")
+
+    def attention(name, says, *inputs, **attributes):
+        n = Net("bad", [4, 6], opset=24)
+        for key, values in inputs:
+            n.constant(key, values, np.asarray(values).dtype)
+        n.add("Attention", ["input", "input", "input", *[key for key, _ in inputs]], "a",
+              **{"q_num_heads": 2, "kv_num_heads": 2, **attributes})
+        n.add("Flatten", ["a"], "b")
+        n.add("Gemm", ["b", n.weight("fc.weight", CLASSES, 24)], "output", transB=1)
+        put(name, n.model(), says)
+
+    attention("heads", "its heads of keys do not divide those of queries", q_num_heads=3)
+    attention("split", "the sizes of queries, keys and values do not go together", q_num_heads=4, kv_num_heads=4)
+    attention("mask", "its mask does not fit 4 queries and 4 keys", ("mask", np.ones((4, 5), bool)))
+    n = Net("bad", [4, 6], opset=24)
+    for x, y, window in (("input", "a", 1), ("a", "b", 2)):
+        n.nodes.append(helper.make_node("Attention", [x, x, x], [y], name="twin", q_num_heads=2, kv_num_heads=2,
+                                        left_window_size=window))
+    n.add("Flatten", ["b"], "c")
+    n.add("Gemm", ["c", n.weight("fc.weight", CLASSES, 24)], "output", transB=1)
+    put("twins", n.model(), "two nodes would have the constant twin.mask")
+
     def outside(name, location, says, **more):
         model = linear().model()
         tensor = model.graph.initializer[0]
