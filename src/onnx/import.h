@@ -255,6 +255,10 @@ ronde_status ronde__onnx_common(const ronde__onnx_import *im, const ronde__onnx_
 /* Input i with these dimensions, 1s put in front. */
 ronde_status ronde__onnx_operand(ronde__onnx_import *im, const ronde__onnx_node *node, int i,
                                  const ronde__onnx_place *place, const ronde_tensor **x_out);
+/* An array of the node's own, as a fixed parameter with these dimensions. */
+ronde_status ronde__onnx_fixed_operand(ronde__onnx_import *im, const ronde__onnx_node *node, const char *suffix,
+                                       const ronde__onnx_known *known, const ronde__onnx_place *place,
+                                       const ronde_tensor **x_out);
 /* Sets output i as ronde__onnx_set does, at its place. */
 ronde_status ronde__onnx_set_place(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const ronde_tensor *x,
                                    const ronde__onnx_place *place);
