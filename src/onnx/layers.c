@@ -157,12 +157,15 @@ static bool is_buffer(const ronde__onnx_import *im, const ronde__onnx_node *node
   return i < node->n_in && node->in[i] >= 0 && im->file->is_buffer[node->in[i]];
 }
 
-/* Of any two matrices, scaled, with any addend. */
+/* Of any two matrices without a batch, scaled, with any addend. */
 static ronde_status general_gemm(ronde__onnx_import *im, const ronde__onnx_node *node, float alpha, float beta,
                                  bool turn_a, bool turn_b) {
   static const ronde__onnx_place matrix = {2, RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE};
   const ronde_tensor *a, *b, *c, *y;
-  if (im->file->lead) return ronde__onnx_fail(im, node, "alpha and beta must be 1, transA 0, and B an initializer");
+  ronde__onnx_place place = {0};
+  RONDE_TRY(ronde__onnx_common(im, node, 0, ronde__onnx_in(im, node, 2) ? 3 : 2, &place));
+  if (place.at != RONDE__ONNX_ALIKE)
+    return ronde__onnx_fail(im, node, "alpha and beta must be 1, transA 0, and B an initializer");
   RONDE_TRY(ronde__onnx_operand(im, node, 0, &matrix, &a));
   RONDE_TRY(ronde__onnx_operand(im, node, 1, &matrix, &b));
   y = ronde_matmul(a, b, turn_a, turn_b);
@@ -171,7 +174,7 @@ static ronde_status general_gemm(ronde__onnx_import *im, const ronde__onnx_node 
     RONDE_TRY(ronde__onnx_operand(im, node, 2, &matrix, &c));
     y = ronde_add(y, beta == 1 ? c : ronde_function(c, RONDE_AFFINE, beta, 0));
   }
-  return ronde__onnx_set(im, node, 0, y);
+  return ronde__onnx_set_place(im, node, 0, y, &matrix);
 }
 
 /* A linear layer, scaled, and an addend that is one too: of a weight that is an initializer. */

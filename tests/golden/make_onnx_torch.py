@@ -126,7 +126,7 @@ def save(name, net, newer):
             nn.init.uniform_(part.weight, 0.5, 1.5)
             nn.init.uniform_(part.bias, -0.3, 0.3)
     if newer:
-        torch.onnx.export(net.train(), (x,), FOLDER / f"{name}.onnx", dynamo=True, external_data=False,
+        torch.onnx.export(net.train(), (x,), FOLDER / f"{name}.onnx", dynamo=True, external_data=False, optimize=False,
                           input_names=["input"], dynamic_shapes={"x": {0: torch.export.Dim("batch")}})
     else:
         torch.onnx.export(net.train(), (x,), FOLDER / f"{name}.onnx", training=torch.onnx.TrainingMode.TRAINING,

@@ -170,7 +170,7 @@ def main():
     parser.add_argument("--size", type=int, help="of images; else by the model's name")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--smooth", action="store_true")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     global RONDE
     RONDE = options.ronde
     torch.set_num_threads(1)
