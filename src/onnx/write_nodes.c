@@ -494,6 +494,7 @@ void ronde__onnx_write_node(ronde__onnx_writer *w, const ronde__node *node) {
     break;
   case RONDE__OP_EMBEDDING:
   case RONDE__OP_LENGTHS: ronde__onnx_refuse(w, node, "tokens are not written yet"); break;
+  case RONDE__OP_ADDITIVE_ATTENTION: ronde__onnx_refuse(w, node, "additive attention is not written yet"); break;
   default: ronde__onnx_refuse(w, node, "ONNX has no such operator");
   }
 }
