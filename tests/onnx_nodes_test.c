@@ -155,7 +155,7 @@ static void test_cases(void **state) {
   fclose(from);
   if (path) return;
   assert_int_equal(n_passed, n);
-  assert_true(n >= 500);
+  assert_true(n >= 600);
 }
 
 int main(void) {

@@ -142,8 +142,9 @@ static void check_file(const char *name) {
 }
 
 static void test_files_of_others(void **state) {
-  static const char *const names[] = {"small",    "residual",     "branches",        "windows",      "pooled",
-                                      "sequence", "torch-resnet", "torch-attention", "torch-windows"};
+  static const char *const names[] = {"small",         "residual",  "branches",     "windows",
+                                      "pooled",        "sequence",  "torch-resnet", "torch-attention",
+                                      "torch-windows", "recurrent", "torch-buffers"};
   need_onnx();
   for (size_t i = 0; i < RONDE__COUNT(names); i++) check_file(names[i]);
 }
@@ -297,6 +298,17 @@ static ronde_tensor *recurrent(ronde_graph *graph, ronde_tensor *x) {
   return ronde_linear(cell, "fc", 5, true);
 }
 
+/* Both directions, attention to what was before, and the other normalisation. */
+static ronde_tensor *sequences(ronde_graph *graph, ronde_tensor *x) {
+  const ronde_recurrent_options both = {.hidden = 4, .both_directions = true}, two = {.hidden = 3, .layers = 2};
+  x = ronde_lstm(ronde_gru(x, "gru1", &both, NULL), "lstm1", &both, NULL, NULL);
+  x = ronde_rms_norm(ronde_gru(x, "gru2", &two, NULL), "norm", 1e-4f);
+  const ronde_tensor *q = ronde_linear(x, "q", 8, true), *k = ronde_linear(x, "k", 8, true);
+  const ronde_tensor *y = ronde_attention(q, k, k, &(ronde_attention_options){.heads = 2, .causal = true});
+  y = ronde_attention(q, y, y, &(ronde_attention_options){.heads = 4});
+  return ronde_linear(ronde_flatten(y), "fc", 5, true);
+}
+
 static subject subject_of_calls(ronde_tensor *(*define)(ronde_graph *, ronde_tensor *), int rank, const int64_t *dims) {
   ronde_graph *graph;
   assert_int_equal(ronde_graph_create(&graph), RONDE_OK);
@@ -381,6 +393,7 @@ static void test_out_and_back(void **state) {
   check_round_trip(groups, 3, (int64_t[]){3, 9, 9});
   check_round_trip(enlarging, 3, (int64_t[]){3, 9, 9});
   check_round_trip(recurrent, 2, (int64_t[]){4, 3});
+  check_round_trip(sequences, 2, (int64_t[]){4, 3});
 }
 
 /* From 5x5 to 2x2 pixels, some of them twice. */

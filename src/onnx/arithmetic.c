@@ -420,3 +420,66 @@ ronde_status ronde__onnx_op_softmax(ronde__onnx_import *im, const ronde__onnx_no
 ronde_status ronde__onnx_op_log_softmax(ronde__onnx_import *im, const ronde__onnx_node *node) {
   return build_softmax(im, node, true);
 }
+
+/* ---- choosing ---- */
+
+/* Lists of sizes, as PyTorch's exporter chooses them. */
+static ronde_status choose_sizes(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  ronde__onnx_value of[3], *out = ronde__onnx_out(im, node, 0);
+  for (int i = 0; i < 3; i++) RONDE_TRY(ronde__onnx_in_sizes(im, node, i, &of[i]));
+  if (of[0].n != of[1].n || of[0].n != of[2].n)
+    return ronde__onnx_fail(im, node, "only lists of sizes that are equally long can be chosen from");
+  for (int i = 0; i < of[0].n; i++) of[0].size[i] = of[0].size[i] ? of[1].size[i] : of[2].size[i];
+  if (out) *out = of[0];
+  return RONDE_OK;
+}
+
+/* x, and the places of it that are taken: 1 of an array of zeros and ones. NULL of the result: a number, which goes to what
+ * is added there. */
+static ronde_status take_places(ronde__onnx_import *im, const ronde__onnx_node *node, int i,
+                                const ronde__onnx_known *chosen, const ronde__onnx_place *place,
+                                ronde__onnx_known *added, const ronde_tensor **x_out) {
+  static const double MOST = 1e30; /* weights of a file are finite, and a softmax takes it for no less than infinity */
+  const ronde_tensor *mask;
+  double number;
+  *x_out = NULL;
+  if (ronde__onnx_is_number(im, node, i, &number)) {
+    for (int64_t k = 0; k < added->n; k++)
+      if ((chosen->values[k] != 0) == (i == 1)) added->values[k] = fmax(-MOST, fmin(MOST, number));
+    return RONDE_OK;
+  }
+  ronde__onnx_known *own = ronde__onnx_make_known(im, chosen->rank, chosen->dim);
+  if (!own) return ronde__onnx_fail(im, node, "its condition is too large");
+  for (int64_t k = 0; k < own->n; k++) own->values[k] = (chosen->values[k] != 0) == (i == 1);
+  RONDE_TRY(ronde__onnx_operand(im, node, i, place, x_out));
+  RONDE_TRY(ronde__onnx_fixed_operand(im, node, i == 1 ? ".chosen" : ".others", own, place, &mask));
+  *x_out = ronde_multiply(*x_out, mask);
+  return *x_out ? RONDE_OK : ronde_graph_status(im->graph);
+}
+
+/* By a condition that follows from the file, as masks do: the sum of the places that are taken of either. */
+static ronde_status choose_places(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const ronde__onnx_known *chosen = ronde__onnx_known_of(im, ronde__onnx_in(im, node, 0));
+  const ronde_tensor *x, *others, *addend;
+  ronde__onnx_place place = {0};
+  if (!chosen || chosen->n == 0)
+    return ronde__onnx_fail(im, node, "its condition does not follow from the file alone, or is too large");
+  RONDE_TRY(ronde__onnx_common(im, node, 0, 3, &place));
+  ronde__onnx_known *added = ronde__onnx_make_known(im, chosen->rank, chosen->dim);
+  if (!added) return ronde__onnx_fail(im, node, "its condition is too large");
+  RONDE_TRY(take_places(im, node, 1, chosen, &place, added, &x));
+  RONDE_TRY(take_places(im, node, 2, chosen, &place, added, &others));
+  if (!x && !others) return ronde__onnx_fail(im, node, "it chooses between two numbers");
+  x = x && others ? ronde_add(x, others) : x ? x : others;
+  if (x && !ronde__onnx_is_alike(added, 0)) {
+    RONDE_TRY(ronde__onnx_fixed_operand(im, node, ".added", added, &place, &addend));
+    x = ronde_add(x, addend);
+  }
+  return ronde__onnx_set_place(im, node, 0, x, &place);
+}
+
+ronde_status ronde__onnx_op_where(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  bool sizes = true;
+  for (int i = 0; i < 3; i++) sizes = sizes && ronde__onnx_is_sizes(ronde__onnx_in(im, node, i));
+  return sizes ? choose_sizes(im, node) : choose_places(im, node);
+}

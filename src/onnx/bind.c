@@ -62,13 +62,17 @@ ronde_status ronde__onnx_take_tensor(ronde__onnx_import *im, const ronde__onnx_n
                                      const Onnx__TensorProto *tensor, const char *suffix, ronde__onnx_change change,
                                      const ronde__shape *shape, bool is_buffer, ronde__onnx_layer *layer) {
   const char *name = tensor->name;
-  for (int k = 0; k < layer->n; k++)
-    if (layer->weights[k].tensor == tensor && !*suffix)
-      return ronde__onnx_fail(im, node, "it reads %s twice", RONDE__SHOWN(name));
   ronde__onnx_weight *weight = &layer->weights[layer->n];
-  *weight = (ronde__onnx_weight){ronde__format("%s%s", name, suffix), tensor, change, *shape, is_buffer};
+  *weight = (ronde__onnx_weight){.name = ronde__format("%s%s", name, suffix),
+                                 .tensor = tensor,
+                                 .change = change,
+                                 .shape = *shape,
+                                 .is_buffer = is_buffer};
   if (!weight->name) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for names", im->file->path);
   layer->n++;
+  for (int k = 0; k + 1 < layer->n; k++)
+    if (!strcmp(layer->weights[k].name, weight->name))
+      return ronde__onnx_fail(im, node, "it reads %s twice", RONDE__SHOWN(weight->name));
   /* What two layers read is one parameter of both. */
   bool first = !layer->label;
   if (first) layer->label = label_of(node, name);
@@ -83,7 +87,7 @@ ronde_status ronde__onnx_begin(ronde__onnx_import *im, ronde__onnx_layer *layer)
 }
 
 static bool is_same(const ronde__onnx_weight *a, const ronde__onnx_weight *b) {
-  return a->tensor == b->tensor && a->change == b->change && a->is_buffer == b->is_buffer &&
+  return a->tensor == b->tensor && a->change == b->change && a->part == b->part && a->is_buffer == b->is_buffer &&
          ronde__shape_equal(&a->shape, &b->shape);
 }
 

@@ -36,12 +36,28 @@ static ronde_status add_fixed(ronde__onnx_import *im, const Onnx__TensorProto *t
   return status;
 }
 
+static bool is_same_array(const Onnx__TensorProto *tensor, const ronde__onnx_known *known) {
+  if (tensor->n_dims != (size_t)known->rank || tensor->n_float_data != (size_t)known->n) return false;
+  for (int d = 0; d < known->rank; d++)
+    if (tensor->dims[d] != known->dim[d]) return false;
+  for (int64_t i = 0; i < known->n; i++) {
+    const float value = (float)known->values[i];
+    if (memcmp(&tensor->float_data[i], &value, sizeof value) != 0) return false;
+  }
+  return true;
+}
+
 /* An array that follows from the file, as a constant that the file might have had under the name of its value. */
 static ronde_status make_constant(ronde__onnx_import *im, const char *name, const ronde__onnx_known *known,
                                   const Onnx__TensorProto **tensor_out) {
   ronde__onnx *file = im->records;
-  for (int i = 0; i < im->file->n_made; i++)
-    if (!strcmp(im->file->made[i]->name, name)) return *tensor_out = im->file->made[i], RONDE_OK;
+  for (int i = 0; i < im->file->n_made; i++) {
+    if (strcmp(im->file->made[i]->name, name) != 0) continue;
+    if (!is_same_array(im->file->made[i], known))
+      return ronde__fail(RONDE_E_INPUT, "%s: two nodes would have the constant %s", im->file->path, RONDE__SHOWN(name));
+    *tensor_out = im->file->made[i];
+    return RONDE_OK;
+  }
   size_t n = (size_t)known->n, rank = (size_t)known->rank;
   Onnx__TensorProto **all = file ? realloc(file->made, ((size_t)file->n_made + 1) * sizeof *all) : NULL;
   if (all) file->made = all;

@@ -51,6 +51,7 @@ static ronde_status list_names(ronde__onnx *file) {
     if (kept == 0 || strcmp(file->names[kept - 1], file->names[i]) != 0) file->names[kept++] = file->names[i];
   file->n_names = kept;
   RONDE__ALLOC(file->constants, (size_t)kept * sizeof *file->constants, file->path);
+  RONDE__ALLOC(file->is_buffer, (size_t)kept * sizeof *file->is_buffer, file->path);
   RONDE__ALLOC(file->n_readers, (size_t)kept * sizeof *file->n_readers, file->path);
   RONDE__ALLOC(file->reader, (size_t)kept * sizeof *file->reader, file->path);
   RONDE__ALLOC(file->producer, (size_t)kept * sizeof *file->producer, file->path);
@@ -100,6 +101,22 @@ static ronde_status take_constant(ronde__onnx *file, const ronde__onnx_node *nod
   value->t->name = name;
   file->constants[node->out[0]] = value->t;
   return RONDE_OK;
+}
+
+/* PyTorch's newer exporter notes what an initializer was; its older one does not. */
+static void find_buffers(ronde__onnx *file) {
+  static const char kind[] = "pkg.torch.export.graph_signature.InputSpec.kind";
+  const Onnx__GraphProto *graph = file->model->graph;
+  for (size_t i = 0; i < graph->n_value_info; i++) {
+    const Onnx__ValueInfoProto *info = graph->value_info[i];
+    int value = find_name(file, info->name);
+    for (size_t k = 0; k < info->n_metadata_props && value >= 0; k++) {
+      const Onnx__StringStringEntryProto *entry = info->metadata_props[k];
+      bool is_kind = entry->key && entry->value && !strcmp(entry->key, kind);
+      if (is_kind && (!strcmp(entry->value, "BUFFER") || !strcmp(entry->value, "CONSTANT_TENSOR")))
+        file->is_buffer[value] = true;
+    }
+  }
 }
 
 static ronde_status list_constants(ronde__onnx *file) {
@@ -339,6 +356,7 @@ static ronde_status prepare(ronde__onnx *file) {
   RONDE_TRY(list_nodes(file));
   RONDE_TRY(find_ends(file));
   RONDE_TRY(list_constants(file));
+  find_buffers(file);
   find_needed(file);
   RONDE_TRY(check_operators(file));
   RONDE_TRY(check_order(file));
@@ -438,6 +456,7 @@ void ronde__onnx_close(ronde__onnx *file) {
   ronde__free(file->pieces);
   ronde__free(file->names);
   ronde__free(file->constants);
+  ronde__free(file->is_buffer);
   ronde__free(file->n_readers);
   ronde__free(file->reader);
   ronde__free(file->producer);

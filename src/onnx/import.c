@@ -110,8 +110,9 @@ static ronde_tensor *build(const ronde__onnx *file, ronde_graph *graph, ronde_te
   }
   for (int i = 0; i < file->n_names; i++)
     if (file->constants[i])
-      im.values[i] = (ronde__onnx_value){
-          .kind = RONDE__ONNX_CONSTANT, .constant = file->constants[i], .fixed = file->producer[i] >= 0};
+      im.values[i] = (ronde__onnx_value){.kind = RONDE__ONNX_CONSTANT,
+                                         .constant = file->constants[i],
+                                         .fixed = file->producer[i] >= 0 || file->is_buffer[i]};
   if (file->lead) im.values[file->input] = (ronde__onnx_value){.kind = RONDE__ONNX_TENSOR, .x = x};
   ronde_status status = file->lead ? RONDE_OK : cut_input(&im, x);
   if (status == RONDE_OK) status = build_nodes(&im);

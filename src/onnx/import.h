@@ -19,10 +19,10 @@ static inline int64_t ronde__onnx_batches(int64_t size) {
                                                                                          : 0;
 }
 
-/* Whether dims of an activation stand as in front of, or behind, an LSTM. */
+/* Whether dims of an activation stand as behind, or in front of, an LSTM or GRU of one direction, whose dimension is left out. */
 typedef enum ronde__onnx_order {
   RONDE__ONNX_AS_EVER,
-  RONDE__ONNX_DIRECTIONS, /* [T,1,N,H]: of an LSTM */
+  RONDE__ONNX_DIRECTIONS, /* [T,1,N,H] */
   RONDE__ONNX_STATE       /* [1,N,H] */
 } ronde__onnx_order;
 
@@ -94,8 +94,8 @@ struct ronde__onnx_node {
 typedef enum ronde__onnx_change {
   RONDE__ONNX_AS_IT_IS,
   RONDE__ONNX_TRANSPOSED, /* a matrix */
-  RONDE__ONNX_GATES,      /* LSTM: rows of gates i, o, f, g as i, f, g, o */
-  RONDE__ONNX_GATES_HIGH  /* the same of the second half of the rows */
+  RONDE__ONNX_LSTM_GATES, /* rows of gates i, o, f, g as i, f, g, o; of GRUs z, r, h as r, z, n */
+  RONDE__ONNX_GRU_GATES
 } ronde__onnx_change;
 
 /* A parameter or buffer of a layer, and the initializer that it begins with. */
@@ -103,6 +103,7 @@ typedef struct ronde__onnx_weight {
   char *name;
   const Onnx__TensorProto *tensor;
   ronde__onnx_change change;
+  int part;           /* of gates: the initializer has several such parameters, one behind the other */
   ronde__shape shape; /* of the parameter */
   bool is_buffer;
 } ronde__onnx_weight;
@@ -120,6 +121,7 @@ struct ronde__onnx {
   const char **names; /* [n_names], ascending: of values */
   int n_names, n_nodes, n_weights;
   const Onnx__TensorProto **constants; /* [n_names]; NULL: none of this name */
+  bool *is_buffer;                     /* [n_names]: an initializer that its exporter says is a buffer */
   int *n_readers;                      /* [n_names]: nodes that the output needs, and the file's output */
   int *reader;                         /* [n_names]: the last of these nodes */
   int *producer;                       /* [n_names]: node; -1: none */
@@ -219,6 +221,8 @@ ronde_status ronde__onnx_gather_tensor(ronde__onnx_import *im, const ronde__onnx
 ronde_status ronde__onnx_slice_tensor(ronde__onnx_import *im, const ronde__onnx_node *node);
 /* Sets output i, where it has a name. x NULL: the public call has failed. */
 ronde_status ronde__onnx_set(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const ronde_tensor *x);
+/* Whether somebody reads output i. */
+bool ronde__onnx_is_read(const ronde__onnx_import *im, const ronde__onnx_node *node, int i);
 /* The only node that reads a value, where it is the only reader; else NULL. */
 const ronde__onnx_node *ronde__onnx_only_reader(const ronde__onnx *file, int value);
 
@@ -226,6 +230,8 @@ const ronde__onnx_node *ronde__onnx_only_reader(const ronde__onnx *file, int val
 
 /* Evaluates a node that reads nothing but such arrays and sizes; false: it has not done so, and the operator has to. */
 bool ronde__onnx_evaluate(ronde__onnx_import *im, const ronde__onnx_node *node);
+/* Of a value that follows from the file alone; NULL: it does not, or is too large. */
+const ronde__onnx_known *ronde__onnx_known_of(ronde__onnx_import *im, const ronde__onnx_value *value);
 bool ronde__onnx_is_alike(const ronde__onnx_known *known, double value); /* all values are this one */
 /* An array of zeros, of floats, that the building owns; NULL: it would be too large. */
 ronde__onnx_known *ronde__onnx_make_known(ronde__onnx_import *im, int rank, const int64_t *dims);
@@ -249,6 +255,10 @@ ronde_status ronde__onnx_common(const ronde__onnx_import *im, const ronde__onnx_
 /* Input i with these dimensions, 1s put in front. */
 ronde_status ronde__onnx_operand(ronde__onnx_import *im, const ronde__onnx_node *node, int i,
                                  const ronde__onnx_place *place, const ronde_tensor **x_out);
+/* An array of the node's own, as a fixed parameter with these dimensions. */
+ronde_status ronde__onnx_fixed_operand(ronde__onnx_import *im, const ronde__onnx_node *node, const char *suffix,
+                                       const ronde__onnx_known *known, const ronde__onnx_place *place,
+                                       const ronde_tensor **x_out);
 /* Sets output i as ronde__onnx_set does, at its place. */
 ronde_status ronde__onnx_set_place(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const ronde_tensor *x,
                                    const ronde__onnx_place *place);

@@ -61,9 +61,11 @@ static known *of_sizes(ronde__onnx_import *im, const ronde__onnx_value *value) {
   return array;
 }
 
+/* Or truths. */
 static bool has_integers(const Onnx__TensorProto *tensor) {
   return tensor->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__INT64 ||
-         tensor->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__INT32;
+         tensor->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__INT32 ||
+         tensor->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__BOOL;
 }
 
 static bool read_integers(const Onnx__TensorProto *tensor, known *array) {
@@ -95,8 +97,7 @@ static known *of_constant(ronde__onnx_import *im, const ronde__onnx_value *value
   return (integers ? read_integers(tensor, array) : read_floats(im->file, tensor, array)) ? array : NULL;
 }
 
-/* NULL: it is not known. */
-static const known *known_of(ronde__onnx_import *im, const ronde__onnx_value *value) {
+const known *ronde__onnx_known_of(ronde__onnx_import *im, const ronde__onnx_value *value) {
   if (!value) return NULL;
   switch (value->kind) {
   case RONDE__ONNX_KNOWN: return value->known;
@@ -158,7 +159,7 @@ static bool common_dims(const known *const *in, int n, int *rank_out, int64_t di
 
 /* ---- arithmetic ---- */
 
-typedef enum kind { ADD, SUBTRACT, MULTIPLY, DIVIDE, REST, FMOD, POWER, SAME, LESS, MORE, BOTH, EITHER } kind;
+typedef enum kind { ADD, SUBTRACT, MULTIPLY, DIVIDE, REST, FMOD, POWER, SAME, LESS, MORE, BOTH, EITHER, ONE } kind;
 
 static double calculate(kind kind, double a, double b, bool integers) {
   switch (kind) {
@@ -173,7 +174,8 @@ static double calculate(kind kind, double a, double b, bool integers) {
   case LESS: return a < b;
   case MORE: return a > b;
   case BOTH: return a != 0 && b != 0;
-  default: return a != 0 || b != 0;
+  case EITHER: return a != 0 || b != 0;
+  default: return (a != 0) != (b != 0);
   }
 }
 
@@ -478,6 +480,7 @@ static const struct {
     {"Greater", PAIR, MORE, 2},
     {"And", PAIR, BOTH, 2},
     {"Or", PAIR, EITHER, 2},
+    {"Xor", PAIR, ONE, 2},
     {"Sqrt", UNARY, 0, 1},
     {"Not", UNARY, 0, 1},
     {"Neg", UNARY, 0, 1},
@@ -547,7 +550,8 @@ ronde_status ronde__onnx_op_known_only(ronde__onnx_import *im, const ronde__onnx
 ronde_status ronde__onnx_op_scatter_nd(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *x, *keep, *put;
   ronde__onnx_place place = {0};
-  const known *at = known_of(im, ronde__onnx_in(im, node, 1)), *updates = known_of(im, ronde__onnx_in(im, node, 2));
+  const known *at = ronde__onnx_known_of(im, ronde__onnx_in(im, node, 1)),
+              *updates = ronde__onnx_known_of(im, ronde__onnx_in(im, node, 2));
   ronde__shape shape = {0};
   if (!at || !updates) return ronde__onnx_op_known_only(im, node);
   RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
@@ -578,7 +582,7 @@ bool ronde__onnx_evaluate(ronde__onnx_import *im, const ronde__onnx_node *node) 
     return false;
   for (int i = 0; i < node->n_in; i++) {
     const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
-    if (value && !(in[i] = known_of(im, value))) return false;
+    if (value && !(in[i] = ronde__onnx_known_of(im, value))) return false;
     if (!value && i < acts[k].least) return false;
   }
   switch (acts[k].act) {

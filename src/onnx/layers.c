@@ -1,4 +1,4 @@
-/* Operators with weights: convolution, linear layers, LSTM. */
+/* Operators with weights: convolution, linear layers. */
 #include "onnx/import.h"
 
 #include <stdlib.h>
@@ -153,12 +153,19 @@ static bool is_vector(const ronde__onnx_import *im, const ronde__onnx_node *node
   return (shape.rank == 1 && shape.dim[0] == n) || (shape.rank == 2 && shape.dim[0] == 1 && shape.dim[1] == n);
 }
 
-/* Of any two matrices, scaled, with any addend. */
+static bool is_buffer(const ronde__onnx_import *im, const ronde__onnx_node *node, int i) {
+  return i < node->n_in && node->in[i] >= 0 && im->file->is_buffer[node->in[i]];
+}
+
+/* Of any two matrices without a batch, scaled, with any addend. */
 static ronde_status general_gemm(ronde__onnx_import *im, const ronde__onnx_node *node, float alpha, float beta,
                                  bool turn_a, bool turn_b) {
   static const ronde__onnx_place matrix = {2, RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE};
   const ronde_tensor *a, *b, *c, *y;
-  if (im->file->lead) return ronde__onnx_fail(im, node, "alpha and beta must be 1, transA 0, and B an initializer");
+  ronde__onnx_place place = {0};
+  RONDE_TRY(ronde__onnx_common(im, node, 0, ronde__onnx_in(im, node, 2) ? 3 : 2, &place));
+  if (place.at != RONDE__ONNX_ALIKE)
+    return ronde__onnx_fail(im, node, "alpha and beta must be 1, transA 0, and B an initializer");
   RONDE_TRY(ronde__onnx_operand(im, node, 0, &matrix, &a));
   RONDE_TRY(ronde__onnx_operand(im, node, 1, &matrix, &b));
   y = ronde_matmul(a, b, turn_a, turn_b);
@@ -167,7 +174,7 @@ static ronde_status general_gemm(ronde__onnx_import *im, const ronde__onnx_node 
     RONDE_TRY(ronde__onnx_operand(im, node, 2, &matrix, &c));
     y = ronde_add(y, beta == 1 ? c : ronde_function(c, RONDE_AFFINE, beta, 0));
   }
-  return ronde__onnx_set(im, node, 0, y);
+  return ronde__onnx_set_place(im, node, 0, y, &matrix);
 }
 
 /* A linear layer, scaled, and an addend that is one too: of a weight that is an initializer. */
@@ -251,7 +258,8 @@ ronde_status ronde__onnx_op_matmul(ronde__onnx_import *im, const ronde__onnx_nod
   const ronde__onnx_value *a = ronde__onnx_in(im, node, 0);
   const ronde__onnx_node *next = ronde__onnx_only_reader(im->file, node->out[0]);
   ronde__onnx_place place = ronde__onnx_place_of(a);
-  bool is_layer = weight.rank == 2 && a && a->kind == RONDE__ONNX_TENSOR && !a->transposed && place.at < place.rank - 1;
+  bool is_layer = weight.rank == 2 && a && a->kind == RONDE__ONNX_TENSOR && !a->transposed &&
+                  place.at < place.rank - 1 && !is_buffer(im, node, 1);
   if (node->n_in != 2) return ronde__onnx_fail(im, node, "it has %d inputs instead of 2", node->n_in);
   if (!is_layer) return product(im, node);
   if (next && next->build == ronde__onnx_op_add && next->n_in == 2) {
@@ -259,80 +267,4 @@ ronde_status ronde__onnx_op_matmul(ronde__onnx_import *im, const ronde__onnx_nod
     if (is_vector(im, next, bias, weight.dim[1])) return add_linear(im, node, &(linear){next, next, bias, false});
   }
   return add_linear(im, node, &(linear){NULL, node, 0, false});
-}
-
-/* ---- LSTM ---- */
-
-/* x_out: the state; NULL: it is zero. */
-static ronde_status read_state(const ronde__onnx_import *im, const ronde__onnx_node *node, int i,
-                               const ronde_tensor **x_out) {
-  const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
-  bool is_state = value && value->kind == RONDE__ONNX_TENSOR && value->order == RONDE__ONNX_STATE;
-  bool is_zero = !value || (value->kind == RONDE__ONNX_NUMBER && value->number == 0) ||
-                 (value->kind == RONDE__ONNX_CONSTANT && ronde__onnx_is_zero(value->constant)) ||
-                 (value->kind == RONDE__ONNX_KNOWN && ronde__onnx_is_alike(value->known, 0));
-  *x_out = is_state ? value->x : NULL;
-  return is_state || is_zero ? RONDE_OK
-                             : ronde__onnx_fail(im, node, "its initial state is neither zero nor [1, batch, hidden]");
-}
-
-static ronde_status check_lstm(const ronde__onnx_import *im, const ronde__onnx_node *node) {
-  const ronde__onnx_value *x = ronde__onnx_in(im, node, 0);
-  const ronde__onnx_place place = ronde__onnx_place_of(x);
-  bool is_sequence = x && x->kind == RONDE__ONNX_TENSOR && x->order == RONDE__ONNX_AS_EVER && place.at == 1 &&
-                     place.rank == 3 && !place.merged;
-  if (!is_sequence || ronde__onnx_attr_int(node, "layout", 0))
-    return ronde__onnx_fail(im, node, "its input is not [time, batch, features], with layout 0");
-  if (!ronde__onnx_attr_is(node, "direction", "forward", "forward") || ronde__onnx_attr(node, "activations") ||
-      ronde__onnx_attr(node, "clip") || ronde__onnx_attr_int(node, "input_forget", 0))
-    return ronde__onnx_fail(im, node, "only one direction, forward, and the usual gates are supported");
-  if (ronde__onnx_in(im, node, 4) || ronde__onnx_in(im, node, 7))
-    return ronde__onnx_fail(im, node, "lengths of sequences and peepholes are not supported");
-  return RONDE_OK;
-}
-
-static ronde_status take_lstm(ronde__onnx_import *im, const ronde__onnx_node *node, int64_t hidden, int64_t features,
-                              ronde__onnx_layer *layer) {
-  const ronde__shape ih = {2, {4 * hidden, features}}, hh = {2, {4 * hidden, hidden}}, bias = {1, {4 * hidden}};
-  const ronde__shape both = {2, {1, 8 * hidden}};
-  RONDE_TRY(ronde__onnx_take(im, node, 1, "", RONDE__ONNX_GATES, &ih, false, layer));
-  RONDE_TRY(ronde__onnx_take(im, node, 2, "", RONDE__ONNX_GATES, &hh, false, layer));
-  if (ronde__onnx_in(im, node, 3)) {
-    ronde__shape given = ronde__onnx_dims_of(im, node, 3);
-    if (!ronde__shape_equal(&given, &both)) return ronde__onnx_fail(im, node, "its bias has another shape");
-    RONDE_TRY(ronde__onnx_take(im, node, 3, "_ih_l0", RONDE__ONNX_GATES, &bias, false, layer));
-    RONDE_TRY(ronde__onnx_take(im, node, 3, "_hh_l0", RONDE__ONNX_GATES_HIGH, &bias, false, layer));
-  }
-  return ronde__onnx_begin(im, layer);
-}
-
-ronde_status ronde__onnx_op_lstm(ronde__onnx_import *im, const ronde__onnx_node *node) {
-  ronde__onnx_layer layer = {0};
-  ronde__shape w = ronde__onnx_dims_of(im, node, 1), r = ronde__onnx_dims_of(im, node, 2);
-  ronde_tensor *last_hidden, *last_cell, *all;
-  const ronde_tensor *hidden_0, *cell_0;
-  RONDE_TRY(check_lstm(im, node));
-  RONDE_TRY(read_state(im, node, 5, &hidden_0));
-  RONDE_TRY(read_state(im, node, 6, &cell_0));
-  if (!hidden_0 != !cell_0) return ronde__onnx_fail(im, node, "only one of its initial states is zero");
-  int64_t hidden = r.dim[2];
-  if (w.rank != 3 || r.rank != 3 || w.dim[0] != 1 || r.dim[0] != 1 || hidden > INT32_MAX || r.dim[1] != 4 * hidden ||
-      w.dim[1] != 4 * hidden || ronde__onnx_attr_int(node, "hidden_size", hidden) != hidden)
-    return ronde__onnx_fail(im, node,
-                            "its weights are not initializers [1, 4 hidden, features] and "
-                            "[1, 4 hidden, hidden]");
-  ronde_status status = take_lstm(im, node, hidden, w.dim[2], &layer);
-  if (status == RONDE_OK) {
-    ronde_recurrent_options o = {.hidden = hidden, .no_bias = layer.n <= 2, .hidden_0 = hidden_0, .cell_0 = cell_0};
-    all = ronde_lstm(ronde__onnx_in(im, node, 0)->x, layer.label, &o, &last_hidden, &last_cell);
-    status = ronde__onnx_end_layer(im, node, &layer, all);
-    if (status == RONDE_OK) status = ronde__onnx_set(im, node, 1, last_hidden);
-    if (status == RONDE_OK) status = ronde__onnx_set(im, node, 2, last_cell);
-    for (int i = 0; i < 3 && status == RONDE_OK; i++) {
-      ronde__onnx_value *y = ronde__onnx_out(im, node, i);
-      if (y) y->order = i == 0 ? RONDE__ONNX_DIRECTIONS : RONDE__ONNX_STATE;
-    }
-  }
-  ronde__onnx_layer_release(&layer);
-  return status;
 }

@@ -333,8 +333,8 @@ ronde_status ronde__onnx_op_center_crop_pad(ronde__onnx_import *im, const ronde_
   for (int i = 0; i < to.n; i++) {
     if (of[i] < 0 && to.size[i] != RONDE__ONNX_BATCH) return ronde__onnx_fail(im, node, "it cuts or pads the batch");
     if (of[i] < 0) continue;
-    int64_t more = to.size[i] - dims[of[i]];
     if (to.size[i] < 1 || to.size[i] > INT32_MAX) return ronde__onnx_fail(im, node, "a size is impossible");
+    int64_t more = to.size[i] - dims[of[i]];
     before[of[i]] = more / 2;
     after[of[i]] = more - more / 2;
   }

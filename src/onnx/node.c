@@ -132,6 +132,10 @@ bool ronde__onnx_is_left_out(const ronde__onnx_import *im, const ronde__onnx_nod
   return im->end == end && node->out[0] == im->file->output && im->file->n_readers[node->out[0]] == 1;
 }
 
+bool ronde__onnx_is_read(const ronde__onnx_import *im, const ronde__onnx_node *node, int i) {
+  return ronde__onnx_out(im, node, i) && im->file->n_readers[node->out[i]] > 0;
+}
+
 const ronde__onnx_node *ronde__onnx_only_reader(const ronde__onnx *file, int value) {
   if (value < 0 || file->n_readers[value] != 1 || value == file->output) return NULL;
   return &file->nodes[file->reader[value]];

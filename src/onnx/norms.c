@@ -64,6 +64,40 @@ ronde_status ronde__onnx_op_layer_norm(ronde__onnx_import *im, const ronde__onnx
   return status;
 }
 
+/* Over one dimension, the last; more of them become one first. */
+ronde_status ronde__onnx_op_rms_norm(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const ronde_tensor *x;
+  ronde__onnx_layer layer = {0};
+  ronde__onnx_place place = {0};
+  ronde__shape own = {0}, to = {0}, weight = {0};
+  int64_t axis = ronde__onnx_attr_int(node, "axis", -1), all = 1;
+  float eps = (float)ronde__onnx_attr_float(node, "epsilon", 1e-5);
+  int dim;
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
+  own.rank = ronde_tensor_dims(x, own.dim);
+  RONDE_TRY(ronde__onnx_axis(im, node, axis, &place, &dim));
+  if ((axis < 0 ? axis + place.rank : axis) <= place.at)
+    return ronde__onnx_fail(im, node, "the batch is one of the dimensions that are normalised");
+  if (!(eps > 0)) return ronde__onnx_fail(im, node, "it needs an epsilon above 0");
+  for (int d = 0; d < dim; d++) to.dim[to.rank++] = own.dim[d];
+  for (int d = dim; d < own.rank; d++) weight.dim[weight.rank++] = own.dim[d], all *= own.dim[d];
+  to.dim[to.rank++] = all;
+  ronde__shape given = ronde__onnx_dims_of(im, node, 1);
+  if (!ronde__shape_equal(&given, &weight))
+    return ronde__onnx_fail(im, node, "its scale is not an initializer of the shape that is normalised");
+  bool flat = own.rank - dim == 1;
+  if (!flat && !(x = ronde_reshape(x, to.rank, to.dim))) return ronde_graph_status(im->graph);
+  ronde_status status =
+      ronde__onnx_take(im, node, 1, "", RONDE__ONNX_AS_IT_IS, &(ronde__shape){1, {all}}, false, &layer);
+  if (status == RONDE_OK) status = ronde__onnx_begin(im, &layer);
+  const ronde_tensor *y = status == RONDE_OK ? ronde_rms_norm(x, layer.label, eps) : NULL;
+  if (status == RONDE_OK) status = ronde__onnx_note_layer(im, node, &layer, y);
+  if (status == RONDE_OK)
+    status = ronde__onnx_set_place(im, node, 0, flat ? y : ronde_reshape(y, own.rank, own.dim), &place);
+  ronde__onnx_layer_release(&layer);
+  return status;
+}
+
 /* ---- by groups of channels ---- */
 
 /* Whether input i is a constant that no training changes, all of whose values are this one. */

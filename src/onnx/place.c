@@ -3,6 +3,7 @@
  * the batch moves, nothing does. */
 #include "onnx/import.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static bool has_own_dim(const ronde__onnx_place *place) { return place->at != RONDE__ONNX_ALIKE && !place->merged; }
@@ -17,10 +18,21 @@ ronde__onnx_place ronde__onnx_place_of(const ronde__onnx_value *value) {
   if (value->kind == RONDE__ONNX_CONSTANT) place.rank = (int)value->constant->n_dims;
   if (value->kind == RONDE__ONNX_KNOWN) place.rank = value->known->rank;
   if (value->kind != RONDE__ONNX_TENSOR) return place;
+  if (value->order == RONDE__ONNX_DIRECTIONS) return (ronde__onnx_place){4, 2, RONDE__ONNX_ALONE};
+  if (value->order == RONDE__ONNX_STATE) return (ronde__onnx_place){3, 1, RONDE__ONNX_ALONE};
   place.at = value->at;
   place.merged = value->merged;
   place.rank = ronde_tensor_dims(value->x, dims) + has_own_dim(&place);
   return place;
+}
+
+/* Of one direction, [T,H] as [T,1,H], and a state [H] as [1,H]. */
+static const ronde_tensor *with_direction(const ronde__onnx_value *value) {
+  int64_t dims[RONDE_MAX_RANK];
+  int rank = ronde_tensor_dims(value->x, dims);
+  const int64_t steps[] = {dims[0], 1, dims[rank - 1]};
+  return value->order == RONDE__ONNX_DIRECTIONS ? ronde_reshape(value->x, 3, steps)
+                                                : ronde_reshape(value->x, 2, steps + 1);
 }
 
 ronde_status ronde__onnx_in_place(ronde__onnx_import *im, const ronde__onnx_node *node, int i,
@@ -34,12 +46,12 @@ ronde_status ronde__onnx_in_place(ronde__onnx_import *im, const ronde__onnx_node
     return *x_out ? RONDE_OK : ronde_graph_status(im->graph);
   }
   if (!value || value->kind != RONDE__ONNX_TENSOR) return ronde__onnx_in_tensor(im, node, i, x_out);
-  if (value->order != RONDE__ONNX_AS_EVER || value->transposed)
-    return ronde__onnx_fail(im, node, "the batch is not the first dimension of its input %s",
+  if (value->transposed)
+    return ronde__onnx_fail(im, node, "its input %s is transposed, which only a product of matrices takes",
                             RONDE__SHOWN(im->file->names[node->in[i]]));
-  *x_out = value->x;
+  *x_out = value->order == RONDE__ONNX_AS_EVER ? value->x : with_direction(value);
   *place_out = ronde__onnx_place_of(value);
-  return RONDE_OK;
+  return *x_out ? RONDE_OK : ronde_graph_status(im->graph);
 }
 
 ronde_status ronde__onnx_set_place(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const ronde_tensor *x,
@@ -91,24 +103,40 @@ ronde_status ronde__onnx_common(const ronde__onnx_import *im, const ronde__onnx_
   return RONDE_OK;
 }
 
+/* x, which stands so, with the dimensions of `place`; what: where it comes from. */
+static ronde_status align(const ronde__onnx_import *im, const ronde__onnx_node *node, const char *what,
+                          const ronde__onnx_place *own, const ronde__onnx_place *place, const ronde_tensor **x) {
+  int64_t dims[RONDE_MAX_RANK], file[RONDE__ONNX_MAX_SIZES + RONDE_MAX_RANK], wanted[RONDE_MAX_RANK];
+  int has = ronde_tensor_dims(*x, dims), rank = own_rank(place), n = 0;
+  for (int d = 0; d < place->rank - own->rank && d < RONDE__ONNX_MAX_SIZES; d++) file[n++] = 1;
+  for (int d = 0; d < has; d++) file[n++] = dims[d];
+  if (own->at == RONDE__ONNX_ALIKE && has_own_dim(place) && place->at < n && file[place->at] == 1)
+    memmove(file + place->at, file + place->at + 1, (size_t)(--n - place->at) * sizeof *file);
+  if (n != rank || rank > RONDE_MAX_RANK)
+    return ronde__onnx_fail(im, node, "%s has other dimensions than the rest: the batch must be the first of all",
+                            what);
+  memcpy(wanted, file, (size_t)n * sizeof *file);
+  if (n == has && !memcmp(wanted, dims, (size_t)n * sizeof *dims)) return RONDE_OK;
+  *x = ronde_reshape(*x, rank, wanted);
+  return *x ? RONDE_OK : ronde_graph_status(im->graph);
+}
+
 ronde_status ronde__onnx_operand(ronde__onnx_import *im, const ronde__onnx_node *node, int i,
                                  const ronde__onnx_place *place, const ronde_tensor **x_out) {
   ronde__onnx_place own = {0};
-  int64_t dims[RONDE_MAX_RANK], file[RONDE__ONNX_MAX_SIZES + RONDE_MAX_RANK], wanted[RONDE_MAX_RANK];
+  char what[32 + RONDE__SHOWN_BYTES];
   RONDE_TRY(ronde__onnx_in_place(im, node, i, x_out, &own));
-  int has = ronde_tensor_dims(*x_out, dims), rank = own_rank(place), n = 0;
-  for (int d = 0; d < place->rank - own.rank && d < RONDE__ONNX_MAX_SIZES; d++) file[n++] = 1;
-  for (int d = 0; d < has; d++) file[n++] = dims[d];
-  if (own.at == RONDE__ONNX_ALIKE && has_own_dim(place) && place->at < n && file[place->at] == 1)
-    memmove(file + place->at, file + place->at + 1, (size_t)(--n - place->at) * sizeof *file);
-  if (n != rank || rank > RONDE_MAX_RANK)
-    return ronde__onnx_fail(im, node,
-                            "input %d (%s) has other dimensions than the rest: the batch must be the first of all", i,
-                            RONDE__SHOWN(im->file->names[node->in[i]]));
-  memcpy(wanted, file, (size_t)n * sizeof *file);
-  if (n == has && !memcmp(wanted, dims, (size_t)n * sizeof *dims)) return RONDE_OK;
-  *x_out = ronde_reshape(*x_out, rank, wanted);
-  return *x_out ? RONDE_OK : ronde_graph_status(im->graph);
+  snprintf(what, sizeof what, "input %d (%s)", i, RONDE__SHOWN(im->file->names[node->in[i]]));
+  return align(im, node, what, &own, place, x_out);
+}
+
+ronde_status ronde__onnx_fixed_operand(ronde__onnx_import *im, const ronde__onnx_node *node, const char *suffix,
+                                       const ronde__onnx_known *known, const ronde__onnx_place *place,
+                                       const ronde_tensor **x_out) {
+  RONDE_TRY(ronde__onnx_fixed(im, node, suffix, known, x_out));
+  int64_t dims[RONDE_MAX_RANK];
+  const ronde__onnx_place own = {ronde_tensor_dims(*x_out, dims), RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE};
+  return *x_out ? align(im, node, "a constant", &own, place, x_out) : ronde_graph_status(im->graph);
 }
 
 /* ---- reshaping ---- */

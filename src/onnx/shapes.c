@@ -406,16 +406,6 @@ ronde_status ronde__onnx_op_equal(ronde__onnx_import *im, const ronde__onnx_node
   return set_sizes(im, node, &a);
 }
 
-/* And what to take instead. */
-ronde_status ronde__onnx_op_where(ronde__onnx_import *im, const ronde__onnx_node *node) {
-  ronde__onnx_value of[3];
-  for (int i = 0; i < 3; i++) RONDE_TRY(ronde__onnx_in_sizes(im, node, i, &of[i]));
-  if (of[0].n != of[1].n || of[0].n != of[2].n)
-    return ronde__onnx_fail(im, node, "only lists of sizes that are equally long can be chosen from");
-  for (int i = 0; i < of[0].n; i++) of[0].size[i] = of[0].size[i] ? of[1].size[i] : of[2].size[i];
-  return set_sizes(im, node, &of[0]);
-}
-
 /* All sizes, or those from start to end. */
 ronde_status ronde__onnx_op_shape(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *x;

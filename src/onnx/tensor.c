@@ -171,20 +171,28 @@ bool ronde__onnx_is_zero(const Onnx__TensorProto *tensor) {
 
 /* ---- integers ---- */
 
+/* Element i of raw bytes. */
+static int64_t raw_integer(const Onnx__TensorProto *tensor, size_t each, int64_t i) {
+  const uint8_t *at = tensor->raw_data.data + (size_t)i * each;
+  int64_t wide;
+  int32_t narrow;
+  if (each == 1) return *at != 0;
+  if (each == 8) return memcpy(&wide, at, sizeof wide), wide;
+  memcpy(&narrow, at, sizeof narrow);
+  return narrow;
+}
+
 bool ronde__onnx_read_integers(const Onnx__TensorProto *tensor, int max, int64_t *values_out, int *n_out) {
   int64_t n = ronde__onnx_elems(tensor);
-  bool wide = IS(tensor, INT64);
-  if (n < 0 || n > max || is_external(tensor) || (!wide && !IS(tensor, INT32))) return false;
-  size_t each = wide ? 8 : 4, has = wide ? tensor->n_int64_data : tensor->n_int32_data;
+  bool wide = IS(tensor, INT64), truths = IS(tensor, BOOL);
+  if (n < 0 || n > max || is_external(tensor) || (!wide && !truths && !IS(tensor, INT32))) return false;
+  size_t each = wide ? 8 : truths ? 1 : 4, has = wide ? tensor->n_int64_data : tensor->n_int32_data;
   if (tensor->has_raw_data ? tensor->raw_data.len != (size_t)n * each : has != (size_t)n) return false;
   for (int64_t i = 0; i < n; i++) {
-    int32_t narrow;
-    if (!tensor->has_raw_data) values_out[i] = wide ? tensor->int64_data[i] : tensor->int32_data[i];
-    else if (wide) memcpy(&values_out[i], tensor->raw_data.data + 8 * i, 8);
-    else {
-      memcpy(&narrow, tensor->raw_data.data + 4 * i, 4);
-      values_out[i] = narrow;
-    }
+    values_out[i] = tensor->has_raw_data ? raw_integer(tensor, each, i)
+                    : wide               ? tensor->int64_data[i]
+                    : truths             ? tensor->int32_data[i] != 0
+                                         : tensor->int32_data[i];
     if (ronde__onnx_batches(values_out[i])) return false; /* it stands for something else here */
   }
   *n_out = (int)n;

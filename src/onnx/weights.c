@@ -16,23 +16,26 @@ static void transpose(const float *values, int64_t rows, int64_t columns, float 
     for (int64_t c = 0; c < columns; c++) out[r * columns + c] = values[c * rows + r];
 }
 
-/* Four blocks of `block` elements, i o f g to i f g o. */
-static void turn_gates(const float *values, int64_t block, float *out) {
-  static const int from[] = {0, 2, 3, 1};
-  for (int gate = 0; gate < 4; gate++)
-    memcpy(out + gate * block, values + from[gate] * block, (size_t)block * sizeof *out);
+/* Blocks of `block` elements, of an LSTM i o f g to i f g o, of a GRU z r h to r z n. */
+static void turn_gates(const float *values, const ronde__onnx_weight *weight, float *out) {
+  static const int lstm[] = {0, 2, 3, 1}, gru[] = {1, 0, 2};
+  bool is_lstm = weight->change == RONDE__ONNX_LSTM_GATES;
+  const int n = is_lstm ? 4 : 3, *from = is_lstm ? lstm : gru;
+  const int64_t own = ronde__shape_elems(&weight->shape), block = own / n;
+  for (int gate = 0; gate < n; gate++)
+    memcpy(out + gate * block, values + weight->part * own + from[gate] * block, (size_t)block * sizeof *out);
 }
 
 static ronde_status read_changed(const ronde__onnx *file, const ronde__onnx_weight *weight, float *out) {
   const ronde__shape *shape = &weight->shape;
-  int64_t n = ronde__onnx_elems(weight->tensor), own = ronde__shape_elems(shape);
+  int64_t n = ronde__onnx_elems(weight->tensor);
   if (weight->change == RONDE__ONNX_AS_IT_IS) return ronde__onnx_read_floats(file, weight->tensor, out);
   float *values;
   RONDE__ALLOC(values, (size_t)n * sizeof *values, file->path);
   ronde_status status = ronde__onnx_read_floats(file, weight->tensor, values);
   if (status == RONDE_OK && weight->change == RONDE__ONNX_TRANSPOSED)
     transpose(values, shape->dim[0], shape->dim[1], out);
-  else if (status == RONDE_OK) turn_gates(values + (weight->change == RONDE__ONNX_GATES_HIGH ? own : 0), own / 4, out);
+  else if (status == RONDE_OK) turn_gates(values, weight, out);
   ronde__free(values);
   return status;
 }

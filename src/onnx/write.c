@@ -122,7 +122,7 @@ static ronde_status write_model(ronde__onnx_writer *w, const ronde__file_meta *m
   set.has_version = true;
   set.version = w->opset;
   model.has_ir_version = true;
-  model.ir_version = w->opset > 20 ? 10 : w->opset > OPSET ? 9 : 8; /* which the opset came with */
+  model.ir_version = w->opset > 22 ? 11 : w->opset > 20 ? 10 : w->opset > OPSET ? 9 : 8; /* which the opset came with */
   model.n_opset_import = 1;
   model.opset_import = &sets;
   model.producer_name = "ronde";

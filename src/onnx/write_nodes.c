@@ -6,59 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const ronde__shape *shape_in(const ronde__onnx_writer *w, const ronde__node *node) {
-  return &w->graph->tensors[node->in[0]]->shape;
-}
-
-/* The tensor i of a node's outputs. */
-static const char *out_name(const ronde__onnx_writer *w, const ronde__node *node, int i) {
-  return w->names[node->out[i]];
-}
-
-/* A node of this type, from the node's inputs to its first output. */
-static Onnx__NodeProto *add_like(ronde__onnx_writer *w, const ronde__node *node, const char *type) {
-  Onnx__NodeProto *to = ronde__onnx_add(w, type, node->label, out_name(w, node, 0));
-  for (int i = 0; i < node->n_inputs; i++) ronde__onnx_add_input(w, to, w->names[node->in[i]]);
-  return to;
-}
-
-static void refuse(ronde__onnx_writer *w, const ronde__node *node, const char *why) {
-  if (w->status == RONDE_OK) w->status = ronde__fail(RONDE_E_USAGE, "%s: %s: %s", w->path, node->label, why);
-}
-
-static void need_opset(ronde__onnx_writer *w, int64_t opset) { w->opset = w->opset < opset ? opset : w->opset; }
-
-/* ---- weights ---- */
-
-/* Where the net has the graph's parameter. */
-static int place_of(const ronde__net *net, int param) {
-  int n, place = 0;
-  const ronde__net_param *params = ronde__net_params(net, &n);
-  while (place < n && params[place].index != param) place++;
-  return place;
-}
-
-static float *add_weight(ronde__onnx_writer *w, const char *name, const ronde__shape *shape) {
-  return ronde__onnx_add_tensor(w, name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, shape->rank, shape->dim);
-}
-
-/* Parameter i of a node, as an input more. */
-static void add_param(ronde__onnx_writer *w, const ronde__node *node, int i, Onnx__NodeProto *to) {
-  int index = node->param[i];
-  const ronde__param *param = &w->graph->params[index];
-  float *values = w->written[index] ? NULL : add_weight(w, param->name, &param->shape);
-  if (values) ronde__net_get(w->net, place_of(w->net, index), values);
-  w->written[index] = true;
-  ronde__onnx_add_input(w, to, param->name);
-}
-
-static void add_params(ronde__onnx_writer *w, const ronde__node *node, Onnx__NodeProto *to) {
-  for (int i = 0; i < node->n_params; i++) add_param(w, node, i, to);
-}
-
 static void add_buffer(ronde__onnx_writer *w, const ronde__node *node, int i, Onnx__NodeProto *to) {
   const ronde__buffer *buffer = &w->graph->buffers[node->buffer[i]];
-  float *values = add_weight(w, buffer->name, &buffer->shape);
+  float *values = ronde__onnx_add_floats_of(w, buffer->name, &buffer->shape);
   if (values) ronde__net_get_buffer(w->net, node->buffer[i], values);
   ronde__onnx_add_input(w, to, buffer->name);
 }
@@ -79,26 +29,26 @@ static void add_window(ronde__onnx_writer *w, const ronde__op_attr *attr, Onnx__
 
 static void write_conv(ronde__onnx_writer *w, const ronde__node *node) {
   if (node->attr.of_sequence) {
-    refuse(w, node, "convolutions of sequences are not written yet");
+    ronde__onnx_refuse(w, node, "convolutions of sequences are not written yet");
     return;
   }
-  Onnx__NodeProto *to = add_like(w, node, "Conv");
-  add_params(w, node, to);
+  Onnx__NodeProto *to = ronde__onnx_add_like(w, node, "Conv");
+  ronde__onnx_add_params(w, node, to);
   ronde__onnx_add_int(w, to, "group", node->attr.groups ? node->attr.groups : 1);
   add_window(w, &node->attr, to);
 }
 
 static void write_conv_transpose(ronde__onnx_writer *w, const ronde__node *node) {
   const int *more = node->attr.output_padding;
-  Onnx__NodeProto *to = add_like(w, node, "ConvTranspose");
-  add_params(w, node, to);
+  Onnx__NodeProto *to = ronde__onnx_add_like(w, node, "ConvTranspose");
+  ronde__onnx_add_params(w, node, to);
   ronde__onnx_add_int(w, to, "group", node->attr.groups ? node->attr.groups : 1);
   add_window(w, &node->attr, to);
   if (more[0] || more[1]) ronde__onnx_add_ints(w, to, "output_padding", 2, (int64_t[]){more[0], more[1]});
 }
 
 static void write_pool(ronde__onnx_writer *w, const ronde__node *node, const char *type) {
-  Onnx__NodeProto *to = add_like(w, node, type);
+  Onnx__NodeProto *to = ronde__onnx_add_like(w, node, type);
   if (!strcmp(type, "AveragePool")) ronde__onnx_add_int(w, to, "count_include_pad", !node->attr.exclude_padding);
   add_window(w, &node->attr, to);
 }
@@ -106,7 +56,7 @@ static void write_pool(ronde__onnx_writer *w, const ronde__node *node, const cha
 /* Pixels that are repeated. */
 static void write_resize(ronde__onnx_writer *w, const ronde__node *node, int64_t h, int64_t w_factor) {
   const float scales[] = {1, 1, (float)h, (float)w_factor};
-  Onnx__NodeProto *to = add_like(w, node, "Resize");
+  Onnx__NodeProto *to = ronde__onnx_add_like(w, node, "Resize");
   ronde__onnx_add_input(w, to, "");
   ronde__onnx_add_input(w, to, ronde__onnx_add_floats(w, 1, 4, scales));
   ronde__onnx_add_word(w, to, "coordinate_transformation_mode", "asymmetric");
@@ -118,22 +68,22 @@ static void write_resize2d(ronde__onnx_writer *w, const ronde__node *node) {
   static const char *const coordinates[] = {"half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"};
   static const char *const roundings[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"};
   const ronde__resize *resize = &node->attr.resize;
-  const int64_t *in = &shape_in(w, node)->dim[1], sizes[] = {node->attr.kernel[0], node->attr.kernel[1]};
+  const int64_t *in = &ronde__onnx_shape_in(w, node)->dim[1], sizes[] = {node->attr.kernel[0], node->attr.kernel[1]};
   const float scales[] = {1, 1, resize->scale[0], resize->scale[1]};
   bool by_scales = true;
   for (int d = 0; d < 2; d++)
     by_scales &= resize->scale[d] != 0 && floor((double)in[d] * (double)resize->scale[d]) == (double)sizes[d];
   if (!by_scales && (resize->scale[0] != 0 || resize->scale[1] != 0)) {
-    refuse(w, node, "ONNX has no scale beside another size than it gives");
+    ronde__onnx_refuse(w, node, "ONNX has no scale beside another size than it gives");
     return;
   }
-  Onnx__NodeProto *to = add_like(w, node, "Resize");
+  Onnx__NodeProto *to = ronde__onnx_add_like(w, node, "Resize");
   ronde__onnx_add_input(w, to, "");
   ronde__onnx_add_input(w, to, by_scales ? ronde__onnx_add_floats(w, 1, 4, scales) : "");
   if (!by_scales) {
     ronde__onnx_add_input(w, to, ronde__onnx_add_sizes(w, 2, sizes));
     ronde__onnx_add_ints(w, to, "axes", 2, (int64_t[]){2, 3});
-    need_opset(w, 18); /* the batch needs no size */
+    ronde__onnx_need_opset(w, 18); /* the batch needs no size */
   }
   ronde__onnx_add_word(w, to, "coordinate_transformation_mode", coordinates[resize->coordinates]);
   ronde__onnx_add_word(w, to, "mode", resize->linear ? "linear" : "nearest");
@@ -143,10 +93,10 @@ static void write_resize2d(ronde__onnx_writer *w, const ronde__node *node) {
 /* ONNX has no adaptive pooling: to one pixel it is the mean of all, and where one side is a multiple of the other it is
  * pooling side by side, or repeating. */
 static void write_adaptive(ronde__onnx_writer *w, const ronde__node *node) {
-  const int64_t *in = &shape_in(w, node)->dim[1];
+  const int64_t *in = &ronde__onnx_shape_in(w, node)->dim[1];
   const int *out = node->attr.kernel;
   if (out[0] == 1 && out[1] == 1) {
-    add_like(w, node, "GlobalAveragePool");
+    ronde__onnx_add_like(w, node, "GlobalAveragePool");
   } else if (in[0] % out[0] == 0 && in[1] % out[1] == 0) {
     ronde__node pool = *node;
     for (int d = 0; d < 2; d++) {
@@ -161,7 +111,7 @@ static void write_adaptive(ronde__onnx_writer *w, const ronde__node *node) {
     snprintf(why, sizeof why,
              "ONNX has no adaptive pooling from %lldx%lld to %dx%d, of which neither divides the other",
              (long long)in[0], (long long)in[1], out[0], out[1]);
-    refuse(w, node, why);
+    ronde__onnx_refuse(w, node, why);
   }
 }
 
@@ -175,8 +125,8 @@ static float stays_of(float momentum) {
 }
 
 static void write_batch_norm(ronde__onnx_writer *w, const ronde__node *node) {
-  Onnx__NodeProto *to = add_like(w, node, "BatchNormalization");
-  add_params(w, node, to);
+  Onnx__NodeProto *to = ronde__onnx_add_like(w, node, "BatchNormalization");
+  ronde__onnx_add_params(w, node, to);
   add_buffer(w, node, 0, to);
   add_buffer(w, node, 1, to);
   ronde__onnx_add_float(w, to, "epsilon", node->attr.eps);
@@ -184,39 +134,47 @@ static void write_batch_norm(ronde__onnx_writer *w, const ronde__node *node) {
 }
 
 static void write_layer_norm(ronde__onnx_writer *w, const ronde__node *node) {
-  Onnx__NodeProto *to = add_like(w, node, "LayerNormalization");
-  add_params(w, node, to);
+  Onnx__NodeProto *to = ronde__onnx_add_like(w, node, "LayerNormalization");
+  ronde__onnx_add_params(w, node, to);
   ronde__onnx_add_int(w, to, "axis", -node->attr.dim);
   ronde__onnx_add_float(w, to, "epsilon", node->attr.eps);
 }
 
+static void write_rms_norm(ronde__onnx_writer *w, const ronde__node *node) {
+  Onnx__NodeProto *to = ronde__onnx_add_like(w, node, "RMSNormalization");
+  ronde__onnx_add_params(w, node, to);
+  ronde__onnx_add_int(w, to, "axis", -1);
+  ronde__onnx_add_float(w, to, "epsilon", node->attr.eps);
+  ronde__onnx_need_opset(w, 23);
+}
+
 /* A vector that changes nothing, as the scale or bias of a normalisation without. */
 static const char *add_alike(ronde__onnx_writer *w, const ronde__node *node, const char *what, int64_t n, float value) {
-  const char *y = out_name(w, node, 0), *name = ronde__onnx_text(w, "%s.%s", y ? y : "", what);
+  const char *y = ronde__onnx_out_name(w, node, 0), *name = ronde__onnx_text(w, "%s.%s", y ? y : "", what);
   float *values = name ? ronde__onnx_add_fixed(w, name, name, 1, &n) : NULL;
   for (int64_t i = 0; i < n && values; i++) values[i] = value;
   return name;
 }
 
 static void write_group_norm(ronde__onnx_writer *w, const ronde__node *node) {
-  int64_t channels = shape_in(w, node)->dim[0];
+  int64_t channels = ronde__onnx_shape_in(w, node)->dim[0];
   bool by_channel = node->attr.groups == channels, affine = node->attr.affine;
   const char *scale = affine ? NULL : add_alike(w, node, "scale", channels, 1);
   const char *bias = affine ? NULL : add_alike(w, node, "bias", channels, 0);
-  Onnx__NodeProto *to = add_like(w, node, by_channel ? "InstanceNormalization" : "GroupNormalization");
-  if (affine) add_params(w, node, to);
+  Onnx__NodeProto *to = ronde__onnx_add_like(w, node, by_channel ? "InstanceNormalization" : "GroupNormalization");
+  if (affine) ronde__onnx_add_params(w, node, to);
   else ronde__onnx_add_input(w, to, scale), ronde__onnx_add_input(w, to, bias);
   ronde__onnx_add_float(w, to, "epsilon", node->attr.eps);
   if (by_channel) return;
   ronde__onnx_add_int(w, to, "num_groups", node->attr.groups);
-  need_opset(w, 21); /* where scale and bias are by channel */
+  ronde__onnx_need_opset(w, 21); /* where scale and bias are by channel */
 }
 
 /* ---- one element at a time ---- */
 
 /* SiLU has a name of its own from opset 24 on only. */
 static void write_silu(ronde__onnx_writer *w, const ronde__node *node) {
-  const char *x = w->names[node->in[0]], *y = out_name(w, node, 0);
+  const char *x = w->names[node->in[0]], *y = ronde__onnx_out_name(w, node, 0);
   const char *sigmoid = ronde__onnx_text(w, "%s.sigmoid", y ? y : "");
   Onnx__NodeProto *first = ronde__onnx_add(w, "Sigmoid", node->label, sigmoid);
   ronde__onnx_add_input(w, first, x);
@@ -227,7 +185,7 @@ static void write_silu(ronde__onnx_writer *w, const ronde__node *node) {
 
 static void write_clip(ronde__onnx_writer *w, const ronde__node *node) {
   float lower = node->attr.pointwise.a, upper = node->attr.pointwise.b;
-  Onnx__NodeProto *to = add_like(w, node, "Clip");
+  Onnx__NodeProto *to = ronde__onnx_add_like(w, node, "Clip");
   ronde__onnx_add_input(w, to, isinf(lower) ? "" : ronde__onnx_add_floats(w, 0, 1, &lower));
   if (!isinf(upper)) ronde__onnx_add_input(w, to, ronde__onnx_add_floats(w, 0, 1, &upper));
 }
@@ -238,95 +196,54 @@ static void write_pointwise(ronde__onnx_writer *w, const ronde__node *node) {
   switch (f->kind) {
   case RONDE__POINTWISE_GELU:
   case RONDE__POINTWISE_GELU_TANH:
-    to = add_like(w, node, "Gelu");
+    to = ronde__onnx_add_like(w, node, "Gelu");
     if (f->kind == RONDE__POINTWISE_GELU_TANH) ronde__onnx_add_word(w, to, "approximate", "tanh");
-    need_opset(w, 20);
+    ronde__onnx_need_opset(w, 20);
     break;
   case RONDE__POINTWISE_SILU: write_silu(w, node); break;
-  case RONDE__POINTWISE_HARD_SWISH: add_like(w, node, "HardSwish"); break;
+  case RONDE__POINTWISE_HARD_SWISH: ronde__onnx_add_like(w, node, "HardSwish"); break;
   case RONDE__POINTWISE_HARD_SIGMOID:
-    to = add_like(w, node, "HardSigmoid");
+    to = ronde__onnx_add_like(w, node, "HardSigmoid");
     ronde__onnx_add_float(w, to, "alpha", f->a);
     ronde__onnx_add_float(w, to, "beta", f->b);
     break;
-  case RONDE__POINTWISE_LEAKY_RELU: ronde__onnx_add_float(w, add_like(w, node, "LeakyRelu"), "alpha", f->a); break;
-  case RONDE__POINTWISE_ELU: ronde__onnx_add_float(w, add_like(w, node, "Elu"), "alpha", f->a); break;
+  case RONDE__POINTWISE_LEAKY_RELU:
+    ronde__onnx_add_float(w, ronde__onnx_add_like(w, node, "LeakyRelu"), "alpha", f->a);
+    break;
+  case RONDE__POINTWISE_ELU: ronde__onnx_add_float(w, ronde__onnx_add_like(w, node, "Elu"), "alpha", f->a); break;
   case RONDE__POINTWISE_CLIP: write_clip(w, node); break;
-  default: refuse(w, node, "this activation is not known in ONNX");
+  default: ronde__onnx_refuse(w, node, "this activation is not known in ONNX");
   }
 }
 
 static void write_activation(ronde__onnx_writer *w, const ronde__node *node) {
   switch (node->attr.act) {
-  case RONDE__ACT_RELU: add_like(w, node, "Relu"); break;
-  case RONDE__ACT_TANH: add_like(w, node, "Tanh"); break;
-  case RONDE__ACT_SIGMOID: add_like(w, node, "Sigmoid"); break;
-  default: refuse(w, node, "this activation is not known in ONNX");
+  case RONDE__ACT_RELU: ronde__onnx_add_like(w, node, "Relu"); break;
+  case RONDE__ACT_TANH: ronde__onnx_add_like(w, node, "Tanh"); break;
+  case RONDE__ACT_SIGMOID: ronde__onnx_add_like(w, node, "Sigmoid"); break;
+  default: ronde__onnx_refuse(w, node, "this activation is not known in ONNX");
   }
 }
 
 static void write_dropout(ronde__onnx_writer *w, const ronde__node *node) {
-  Onnx__NodeProto *to = add_like(w, node, "Dropout");
+  Onnx__NodeProto *to = ronde__onnx_add_like(w, node, "Dropout");
   ronde__onnx_add_input(w, to, ronde__onnx_add_floats(w, 0, 1, &node->attr.probability));
 }
 
 /* ---- cutting ---- */
 
 static void write_split(ronde__onnx_writer *w, const ronde__node *node) {
-  Onnx__NodeProto *to = add_like(w, node, "Split");
-  for (int i = 1; i < node->n_outputs; i++) ronde__onnx_add_output(w, to, out_name(w, node, i));
+  Onnx__NodeProto *to = ronde__onnx_add_like(w, node, "Split");
+  for (int i = 1; i < node->n_outputs; i++) ronde__onnx_add_output(w, to, ronde__onnx_out_name(w, node, i));
   ronde__onnx_add_input(w, to, ronde__onnx_add_sizes(w, node->n_outputs, node->attr.sizes));
   ronde__onnx_add_int(w, to, "axis", node->attr.dim + 1);
-}
-
-/* ---- LSTM ---- */
-
-/* Four blocks of `block` elements, i f g o to i o f g. */
-static void turn_gates(const float *values, int64_t block, float *out) {
-  static const int from[] = {0, 3, 1, 2};
-  for (int gate = 0; gate < 4; gate++)
-    memcpy(out + gate * block, values + from[gate] * block, (size_t)block * sizeof *out);
-}
-
-/* Parameters i, and i + 1 where they are two halves, as one initializer of that name. */
-static void add_gates(ronde__onnx_writer *w, const ronde__node *node, int i, int n, const char *name,
-                      const ronde__shape *shape, Onnx__NodeProto *to) {
-  bool *written = &w->written[node->param[i]];
-  float *values = *written ? NULL : add_weight(w, name, shape);
-  for (int k = 0; k < n && values; k++) {
-    int64_t elems = ronde__shape_elems(&w->graph->params[node->param[i + k]].shape);
-    float *own = ronde__onnx_room(w, (size_t)elems * sizeof *own);
-    if (!own) return;
-    ronde__net_get(w->net, place_of(w->net, node->param[i + k]), own);
-    turn_gates(own, elems / 4, values + k * elems);
-  }
-  *written = true;
-  ronde__onnx_add_input(w, to, name);
-}
-
-/* What one name has in front of the ending of PyTorch's. */
-static const char *bias_name(ronde__onnx_writer *w, const ronde__node *node) {
-  const char *name = w->graph->params[node->param[2]].name, *end = strstr(name, "_ih_l0");
-  return ronde__onnx_text(w, "%.*s", (int)(end ? end - name : (ptrdiff_t)strlen(name)), name);
-}
-
-static Onnx__NodeProto *add_move(ronde__onnx_writer *w, const ronde__node *node, const char *type, const char *from,
-                                 const char *to) {
-  Onnx__NodeProto *move = ronde__onnx_add(w, type, node->label, to);
-  ronde__onnx_add_input(w, move, from);
-  return move;
-}
-
-static void add_transpose(ronde__onnx_writer *w, const ronde__node *node, const char *from, const char *to) {
-  static const int64_t perm[] = {1, 0, 2};
-  ronde__onnx_add_ints(w, add_move(w, node, "Transpose", from, to), "perm", 3, perm);
 }
 
 /* ---- arithmetic ---- */
 
 static void write_pair(ronde__onnx_writer *w, const ronde__node *node) {
   static const char *const types[] = {"Add", "Sub", "Mul", "Div", "Min", "Max", "Pow"};
-  add_like(w, node, types[node->attr.pair]);
+  ronde__onnx_add_like(w, node, types[node->attr.pair]);
 }
 
 /* Of a number and the node's input, or what a node in front of it gives. */
@@ -339,7 +256,7 @@ static void add_number(ronde__onnx_writer *w, const ronde__node *node, const cha
 }
 
 static void write_affine(ronde__onnx_writer *w, const ronde__node *node) {
-  const char *x = w->names[node->in[0]], *y = out_name(w, node, 0);
+  const char *x = w->names[node->in[0]], *y = ronde__onnx_out_name(w, node, 0);
   float a = node->attr.function.a, b = node->attr.function.b;
   if (a == 1) add_number(w, node, "Add", x, b, false, y);
   else if (b == 0) add_number(w, node, "Mul", x, a, false, y);
@@ -373,13 +290,13 @@ static void write_function(ronde__onnx_writer *w, const ronde__node *node) {
                                       [RONDE__FUNCTION_CELU] = "Celu",
                                       [RONDE__FUNCTION_THRESHOLD] = "ThresholdedRelu"};
   const ronde__function *f = &node->attr.function;
-  const char *x = w->names[node->in[0]], *y = out_name(w, node, 0);
+  const char *x = w->names[node->in[0]], *y = ronde__onnx_out_name(w, node, 0);
   if (f->kind == RONDE__FUNCTION_AFFINE) write_affine(w, node);
   else if (f->kind == RONDE__FUNCTION_RECIPROCAL) add_number(w, node, "Div", x, f->a, true, y);
   else if (f->kind == RONDE__FUNCTION_POWER) add_number(w, node, "Pow", x, f->a, false, y);
   else if (f->kind == RONDE__FUNCTION_SQUARE) add_number(w, node, "Pow", x, 2, false, y);
   else {
-    Onnx__NodeProto *to = add_like(w, node, types[f->kind]);
+    Onnx__NodeProto *to = ronde__onnx_add_like(w, node, types[f->kind]);
     if (f->kind >= RONDE__FUNCTION_SELU) ronde__onnx_add_float(w, to, "alpha", f->a);
     if (f->kind == RONDE__FUNCTION_SELU) ronde__onnx_add_float(w, to, "gamma", f->b);
   }
@@ -388,16 +305,16 @@ static void write_function(ronde__onnx_writer *w, const ronde__node *node) {
 static void write_reduce(ronde__onnx_writer *w, const ronde__node *node) {
   static const char *const types[] = {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"};
   int64_t axes[RONDE_MAX_RANK], n = 0;
-  if (!node->attr.keep && shape_in(w, node)->rank == __builtin_popcount(node->attr.dims)) {
-    refuse(w, node, "ONNX has no dimension left for one number an example: keep the dimensions");
+  if (!node->attr.keep && ronde__onnx_shape_in(w, node)->rank == __builtin_popcount(node->attr.dims)) {
+    ronde__onnx_refuse(w, node, "ONNX has no dimension left for one number an example: keep the dimensions");
     return;
   }
-  Onnx__NodeProto *to = add_like(w, node, types[node->attr.reduce]);
+  Onnx__NodeProto *to = ronde__onnx_add_like(w, node, types[node->attr.reduce]);
   for (int d = 0; d < RONDE_MAX_RANK; d++)
     if (node->attr.dims >> d & 1) axes[n++] = d + 1;
   ronde__onnx_add_input(w, to, ronde__onnx_add_sizes(w, n, axes));
   ronde__onnx_add_int(w, to, "keepdims", node->attr.keep);
-  need_opset(w, 18); /* axes are an input of all of them */
+  ronde__onnx_need_opset(w, 18); /* axes are an input of all of them */
 }
 
 /* ---- moves ---- */
@@ -405,14 +322,15 @@ static void write_reduce(ronde__onnx_writer *w, const ronde__node *node) {
 static void write_reshape(ronde__onnx_writer *w, const ronde__node *node) {
   int64_t dims[RONDE_MAX_RANK + 1] = {0};
   memcpy(dims + 1, node->attr.shape.dim, (size_t)node->attr.shape.rank * sizeof *dims);
-  ronde__onnx_add_input(w, add_like(w, node, "Reshape"), ronde__onnx_add_sizes(w, node->attr.shape.rank + 1, dims));
+  ronde__onnx_add_input(w, ronde__onnx_add_like(w, node, "Reshape"),
+                        ronde__onnx_add_sizes(w, node->attr.shape.rank + 1, dims));
 }
 
 static void write_transpose(ronde__onnx_writer *w, const ronde__node *node) {
   int64_t perm[RONDE_MAX_RANK + 1] = {0};
-  int rank = shape_in(w, node)->rank;
+  int rank = ronde__onnx_shape_in(w, node)->rank;
   for (int d = 0; d < rank; d++) perm[d + 1] = node->attr.order[d] + 1;
-  ronde__onnx_add_ints(w, add_like(w, node, "Transpose"), "perm", rank + 1, perm);
+  ronde__onnx_add_ints(w, ronde__onnx_add_like(w, node, "Transpose"), "perm", rank + 1, perm);
 }
 
 /* Whether all that it reads lies inside. */
@@ -434,14 +352,14 @@ static void write_cut(ronde__onnx_writer *w, const ronde__node *node, const rond
     list[2][d] = d + 1;
     list[3][d] = attr->by[d];
   }
-  Onnx__NodeProto *to = add_like(w, node, "Slice");
+  Onnx__NodeProto *to = ronde__onnx_add_like(w, node, "Slice");
   for (int i = 0; i < 4; i++) ronde__onnx_add_input(w, to, ronde__onnx_add_sizes(w, in->rank, list[i]));
 }
 
 static void write_slice(ronde__onnx_writer *w, const ronde__node *node) {
   static const char *const modes[] = {"constant", "edge", "reflect", "wrap"};
   const ronde__op_attr *attr = &node->attr;
-  const ronde__shape *in = shape_in(w, node);
+  const ronde__shape *in = ronde__onnx_shape_in(w, node);
   int64_t pads[2 * (RONDE_MAX_RANK + 1)] = {0};
   int n = in->rank + 1;
   if (is_inside(attr, in)) {
@@ -452,11 +370,11 @@ static void write_slice(ronde__onnx_writer *w, const ronde__node *node) {
     pads[d + 1] = -attr->begin[d];
     pads[n + d + 1] = attr->begin[d] + attr->shape.dim[d] - in->dim[d];
   }
-  Onnx__NodeProto *to = add_like(w, node, "Pad");
+  Onnx__NodeProto *to = ronde__onnx_add_like(w, node, "Pad");
   ronde__onnx_add_input(w, to, ronde__onnx_add_sizes(w, 2 * n, pads));
   if (attr->value != 0) ronde__onnx_add_input(w, to, ronde__onnx_add_floats(w, 0, 1, &attr->value));
   ronde__onnx_add_word(w, to, "mode", modes[attr->outside]);
-  if (attr->outside == RONDE__OUTSIDE_WRAP) need_opset(w, 19);
+  if (attr->outside == RONDE__OUTSIDE_WRAP) ronde__onnx_need_opset(w, 19);
 }
 
 /* Repeated for each example of the input's batch. */
@@ -464,12 +382,12 @@ static void write_parameter(ronde__onnx_writer *w, const ronde__node *node) {
   int index = node->param[0];
   const ronde__param *param = &w->graph->params[index];
   const ronde__shape *shape = &param->shape;
-  const char *y = out_name(w, node, 0);
+  const char *y = ronde__onnx_out_name(w, node, 0);
   const char *batch = ronde__onnx_text(w, "%s.batch", y ? y : ""), *all = ronde__onnx_text(w, "%s.sizes", y ? y : "");
   float *values = w->written[index] ? NULL
                   : param->fixed    ? ronde__onnx_add_fixed(w, node->label, param->name, shape->rank, shape->dim)
-                                    : add_weight(w, param->name, shape);
-  if (values) ronde__net_get(w->net, place_of(w->net, index), values);
+                                    : ronde__onnx_add_floats_of(w, param->name, shape);
+  if (values) ronde__net_get(w->net, ronde__onnx_param_at(w->net, index), values);
   w->written[index] = true;
   Onnx__NodeProto *sizes = ronde__onnx_add(w, "Shape", node->label, batch);
   ronde__onnx_add_input(w, sizes, w->names[node->in[0]]);
@@ -488,11 +406,11 @@ static void write_parameter(ronde__onnx_writer *w, const ronde__node *node) {
 /* Input i of a product, turned where that is wanted. */
 static const char *add_factor(ronde__onnx_writer *w, const ronde__node *node, int i) {
   int64_t perm[RONDE_MAX_RANK + 1];
-  int rank = shape_in(w, node)->rank + 1;
+  int rank = ronde__onnx_shape_in(w, node)->rank + 1;
   if (!node->attr.turned[i]) return w->names[node->in[i]];
   for (int d = 0; d < rank; d++) perm[d] = d;
   perm[rank - 2] = rank - 1, perm[rank - 1] = rank - 2;
-  const char *y = out_name(w, node, 0), *turned = ronde__onnx_text(w, "%s.turned%d", y ? y : "", i);
+  const char *y = ronde__onnx_out_name(w, node, 0), *turned = ronde__onnx_text(w, "%s.turned%d", y ? y : "", i);
   Onnx__NodeProto *to = ronde__onnx_add(w, "Transpose", turned ? turned : node->label, turned);
   ronde__onnx_add_input(w, to, w->names[node->in[i]]);
   ronde__onnx_add_ints(w, to, "perm", rank, perm);
@@ -501,7 +419,7 @@ static const char *add_factor(ronde__onnx_writer *w, const ronde__node *node, in
 
 static void write_matmul(ronde__onnx_writer *w, const ronde__node *node) {
   const char *a = add_factor(w, node, 0), *b = add_factor(w, node, 1);
-  Onnx__NodeProto *to = ronde__onnx_add(w, "MatMul", node->label, out_name(w, node, 0));
+  Onnx__NodeProto *to = ronde__onnx_add(w, "MatMul", node->label, ronde__onnx_out_name(w, node, 0));
   ronde__onnx_add_input(w, to, a);
   ronde__onnx_add_input(w, to, b);
 }
@@ -509,10 +427,10 @@ static void write_matmul(ronde__onnx_writer *w, const ronde__node *node) {
 /* Of a vector a Gemm; of more dimensions a product with the turned weight, and a sum. */
 static void write_linear(ronde__onnx_writer *w, const ronde__node *node) {
   static const int64_t perm[] = {1, 0};
-  const char *y = out_name(w, node, 0);
-  if (shape_in(w, node)->rank == 1) {
-    Onnx__NodeProto *to = add_like(w, node, "Gemm");
-    add_params(w, node, to);
+  const char *y = ronde__onnx_out_name(w, node, 0);
+  if (ronde__onnx_shape_in(w, node)->rank == 1) {
+    Onnx__NodeProto *to = ronde__onnx_add_like(w, node, "Gemm");
+    ronde__onnx_add_params(w, node, to);
     ronde__onnx_add_int(w, to, "transB", 1);
     return;
   }
@@ -520,7 +438,7 @@ static void write_linear(ronde__onnx_writer *w, const ronde__node *node) {
   const char *turned = ronde__onnx_text(w, "%s.weight", y ? y : ""),
              *sum = bias ? ronde__onnx_text(w, "%s.product", y ? y : "") : y;
   Onnx__NodeProto *turn = ronde__onnx_add(w, "Transpose", turned ? turned : node->label, turned);
-  add_param(w, node, 0, turn);
+  ronde__onnx_add_param(w, node, 0, turn);
   ronde__onnx_add_ints(w, turn, "perm", 2, perm);
   Onnx__NodeProto *to = ronde__onnx_add(w, "MatMul", node->label, sum);
   ronde__onnx_add_input(w, to, w->names[node->in[0]]);
@@ -528,51 +446,7 @@ static void write_linear(ronde__onnx_writer *w, const ronde__node *node) {
   if (!bias) return;
   Onnx__NodeProto *add = ronde__onnx_add(w, "Add", node->label, y);
   ronde__onnx_add_input(w, add, sum);
-  add_param(w, node, 1, add);
-}
-
-/* Squeeze or Unsqueeze. */
-static void add_axis(ronde__onnx_writer *w, const ronde__node *node, const char *type, int64_t axis, const char *from,
-                     const char *to) {
-  Onnx__NodeProto *move = add_move(w, node, type, from, to);
-  ronde__onnx_add_input(w, move, ronde__onnx_add_sizes(w, 1, &axis));
-}
-
-/* In ONNX time comes first, and there is a dimension of directions. */
-static void write_lstm(ronde__onnx_writer *w, const ronde__node *node) {
-  const char *y = out_name(w, node, 0), *part[3] = {"", "", ""}, *state[3] = {"", "", ""};
-  int64_t hidden = node->attr.out_channels, features = shape_in(w, node)->dim[1];
-  const ronde__shape ih = {3, {1, 4 * hidden, features}}, hh = {3, {1, 4 * hidden, hidden}}, b = {2, {1, 8 * hidden}};
-  if (node->attr.reverse || node->attr.lengths) {
-    refuse(w, node, "recurrent layers that go backwards, or have lengths, are not written yet");
-    return;
-  }
-  if (!y) return;
-  const char *x = ronde__onnx_text(w, "%s.x", y), *steps = ronde__onnx_text(w, "%s.steps", y);
-  add_transpose(w, node, w->names[node->in[0]], x);
-  for (int i = 1; i < node->n_inputs; i++) {
-    state[i] = ronde__onnx_text(w, "%s.state%d", y, i);
-    add_axis(w, node, "Unsqueeze", 0, w->names[node->in[i]], state[i]);
-  }
-  for (int i = 0; i < 3; i++)
-    if (w->needed[node->out[i]]) part[i] = ronde__onnx_text(w, "%s.part%d", y, i);
-  Onnx__NodeProto *to = ronde__onnx_add(w, "LSTM", node->label, part[0]);
-  ronde__onnx_add_output(w, to, part[1]);
-  ronde__onnx_add_output(w, to, part[2]);
-  ronde__onnx_add_input(w, to, x);
-  add_gates(w, node, 0, 1, w->graph->params[node->param[0]].name, &ih, to);
-  add_gates(w, node, 1, 1, w->graph->params[node->param[1]].name, &hh, to);
-  if (node->attr.bias) add_gates(w, node, 2, 2, bias_name(w, node), &b, to);
-  else if (node->n_inputs > 1) ronde__onnx_add_input(w, to, "");
-  if (node->n_inputs > 1) ronde__onnx_add_input(w, to, "");
-  for (int i = 1; i < node->n_inputs; i++) ronde__onnx_add_input(w, to, state[i]);
-  ronde__onnx_add_int(w, to, "hidden_size", hidden);
-  if (*part[0]) {
-    add_axis(w, node, "Squeeze", 1, part[0], steps);
-    add_transpose(w, node, steps, y);
-  }
-  for (int i = 1; i < 3; i++)
-    if (*part[i]) add_axis(w, node, "Squeeze", 0, part[i], out_name(w, node, i));
+  ronde__onnx_add_param(w, node, 1, add);
 }
 
 /* ---- all ---- */
@@ -600,23 +474,27 @@ void ronde__onnx_write_node(ronde__onnx_writer *w, const ronde__node *node) {
   case RONDE__OP_BATCH_NORM2D: write_batch_norm(w, node); break;
   case RONDE__OP_LAYER_NORM: write_layer_norm(w, node); break;
   case RONDE__OP_GROUP_NORM: write_group_norm(w, node); break;
-  case RONDE__OP_LSTM: write_lstm(w, node); break;
+  case RONDE__OP_LSTM:
+  case RONDE__OP_GRU: ronde__onnx_write_recurrent(w, node); break;
+  case RONDE__OP_ATTENTION: ronde__onnx_write_attention(w, node); break;
+  case RONDE__OP_RMS_NORM: write_rms_norm(w, node); break;
   case RONDE__OP_DROPOUT: write_dropout(w, node); break;
   case RONDE__OP_ACTIVATION: write_activation(w, node); break;
   case RONDE__OP_POINTWISE: write_pointwise(w, node); break;
-  case RONDE__OP_FLATTEN: add_like(w, node, "Flatten"); break;
-  case RONDE__OP_ADD: add_like(w, node, "Add"); break;
-  case RONDE__OP_SUBTRACT: add_like(w, node, "Sub"); break;
-  case RONDE__OP_MULTIPLY: add_like(w, node, "Mul"); break;
-  case RONDE__OP_CONCAT: ronde__onnx_add_int(w, add_like(w, node, "Concat"), "axis", node->attr.dim + 1); break;
+  case RONDE__OP_FLATTEN: ronde__onnx_add_like(w, node, "Flatten"); break;
+  case RONDE__OP_ADD: ronde__onnx_add_like(w, node, "Add"); break;
+  case RONDE__OP_SUBTRACT: ronde__onnx_add_like(w, node, "Sub"); break;
+  case RONDE__OP_MULTIPLY: ronde__onnx_add_like(w, node, "Mul"); break;
+  case RONDE__OP_CONCAT:
+    ronde__onnx_add_int(w, ronde__onnx_add_like(w, node, "Concat"), "axis", node->attr.dim + 1);
+    break;
   case RONDE__OP_SPLIT: write_split(w, node); break;
-  case RONDE__OP_SOFTMAX: ronde__onnx_add_int(w, add_like(w, node, "Softmax"), "axis", node->attr.dim + 1); break;
-  case RONDE__OP_GRU:
+  case RONDE__OP_SOFTMAX:
+    ronde__onnx_add_int(w, ronde__onnx_add_like(w, node, "Softmax"), "axis", node->attr.dim + 1);
+    break;
   case RONDE__OP_EMBEDDING:
-  case RONDE__OP_LENGTHS:
-  case RONDE__OP_ATTENTION:
-  case RONDE__OP_ADDITIVE_ATTENTION:
-  case RONDE__OP_RMS_NORM: refuse(w, node, "operators of sequences are not written yet"); break;
-  default: refuse(w, node, "ONNX has no such operator");
+  case RONDE__OP_LENGTHS: ronde__onnx_refuse(w, node, "tokens are not written yet"); break;
+  case RONDE__OP_ADDITIVE_ATTENTION: ronde__onnx_refuse(w, node, "additive attention is not written yet"); break;
+  default: ronde__onnx_refuse(w, node, "ONNX has no such operator");
   }
 }

@@ -187,6 +187,52 @@ const char *ronde__onnx_add_sizes(ronde__onnx_writer *w, int64_t n, const int64_
   return add_constant(w, ONNX__TENSOR_PROTO__DATA_TYPE__INT64, 1, n, values, sizeof *values);
 }
 
+/* ---- nodes of the graph ---- */
+
+const ronde__shape *ronde__onnx_shape_in(const ronde__onnx_writer *w, const ronde__node *node) {
+  return &w->graph->tensors[node->in[0]]->shape;
+}
+
+const char *ronde__onnx_out_name(const ronde__onnx_writer *w, const ronde__node *node, int i) {
+  return w->names[node->out[i]];
+}
+
+Onnx__NodeProto *ronde__onnx_add_like(ronde__onnx_writer *w, const ronde__node *node, const char *type) {
+  Onnx__NodeProto *to = ronde__onnx_add(w, type, node->label, ronde__onnx_out_name(w, node, 0));
+  for (int i = 0; i < node->n_inputs; i++) ronde__onnx_add_input(w, to, w->names[node->in[i]]);
+  return to;
+}
+
+void ronde__onnx_refuse(ronde__onnx_writer *w, const ronde__node *node, const char *why) {
+  if (w->status == RONDE_OK) w->status = ronde__fail(RONDE_E_USAGE, "%s: %s: %s", w->path, node->label, why);
+}
+
+void ronde__onnx_need_opset(ronde__onnx_writer *w, int64_t opset) { w->opset = w->opset < opset ? opset : w->opset; }
+
+int ronde__onnx_param_at(const ronde__net *net, int param) {
+  int n, at = 0;
+  const ronde__net_param *params = ronde__net_params(net, &n);
+  while (at < n && params[at].index != param) at++;
+  return at;
+}
+
+float *ronde__onnx_add_floats_of(ronde__onnx_writer *w, const char *name, const ronde__shape *shape) {
+  return ronde__onnx_add_tensor(w, name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, shape->rank, shape->dim);
+}
+
+void ronde__onnx_add_param(ronde__onnx_writer *w, const ronde__node *node, int i, Onnx__NodeProto *to) {
+  int index = node->param[i];
+  const ronde__param *param = &w->graph->params[index];
+  float *values = w->written[index] ? NULL : ronde__onnx_add_floats_of(w, param->name, &param->shape);
+  if (values) ronde__net_get(w->net, ronde__onnx_param_at(w->net, index), values);
+  w->written[index] = true;
+  ronde__onnx_add_input(w, to, param->name);
+}
+
+void ronde__onnx_add_params(ronde__onnx_writer *w, const ronde__node *node, Onnx__NodeProto *to) {
+  for (int i = 0; i < node->n_params; i++) ronde__onnx_add_param(w, node, i, to);
+}
+
 void ronde__onnx_release(ronde__onnx_writer *w) {
   for (int i = 0; i < w->n_blocks; i++) free(w->blocks[i]);
   free(w->blocks);

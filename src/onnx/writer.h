@@ -44,10 +44,29 @@ float *ronde__onnx_add_fixed(ronde__onnx_writer *w, const char *label, const cha
 const char *ronde__onnx_add_floats(ronde__onnx_writer *w, int rank, int64_t n, const float *values);
 const char *ronde__onnx_add_sizes(ronde__onnx_writer *w, int64_t n, const int64_t *values);
 
+/* Of a node of the graph: the shape of its first input, the name of its output i. */
+const ronde__shape *ronde__onnx_shape_in(const ronde__onnx_writer *w, const ronde__node *node);
+const char *ronde__onnx_out_name(const ronde__onnx_writer *w, const ronde__node *node, int i);
+/* A node of this type, from the node's inputs to its first output. */
+Onnx__NodeProto *ronde__onnx_add_like(ronde__onnx_writer *w, const ronde__node *node, const char *type);
+/* That ONNX cannot say it, or the writer not. */
+void ronde__onnx_refuse(ronde__onnx_writer *w, const ronde__node *node, const char *why);
+void ronde__onnx_need_opset(ronde__onnx_writer *w, int64_t opset);
+/* Where the net has the graph's parameter. */
+int ronde__onnx_param_at(const ronde__net *net, int param);
+/* A new initializer of floats; the memory of its elements. */
+float *ronde__onnx_add_floats_of(ronde__onnx_writer *w, const char *name, const ronde__shape *shape);
+/* Parameter i of a node, or all of them, as inputs more. */
+void ronde__onnx_add_param(ronde__onnx_writer *w, const ronde__node *node, int i, Onnx__NodeProto *to);
+void ronde__onnx_add_params(ronde__onnx_writer *w, const ronde__node *node, Onnx__NodeProto *to);
+
 /* Frees all memory. */
 void ronde__onnx_release(ronde__onnx_writer *w);
 
 /* write_nodes.c: the nodes of ONNX for one of the graph. */
 void ronde__onnx_write_node(ronde__onnx_writer *w, const ronde__node *node);
+/* write_sequences.c: of LSTM and GRU, and of attention. */
+void ronde__onnx_write_recurrent(ronde__onnx_writer *w, const ronde__node *node);
+void ronde__onnx_write_attention(ronde__onnx_writer *w, const ronde__node *node);
 
 #endif

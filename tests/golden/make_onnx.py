@@ -53,7 +53,7 @@ class Net:
             [helper.make_tensor_value_info("input", TensorProto.FLOAT, [batch, *self.dims])],
             [helper.make_tensor_value_info("output", TensorProto.FLOAT, [batch, *outputs])],
             [numpy_helper.from_array(v, k) for k, v in held.items()])
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=9,
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=11 if self.opset > 22 else 9,
                                  producer_name="make_onnx")
 
 
@@ -130,9 +130,21 @@ def gates(values):
     return np.concatenate([i, f, g, o])
 
 
+def gru_gates(values):
+    """Rows z, r, h of ONNX as r, z, n of PyTorch."""
+    z, r, h = np.split(values, 3)
+    return np.concatenate([r, z, h])
+
+
 def in_own_order(net, name, values):
     """Names and elements of Ronde's parameters."""
     change = net.change.get(name)
+    if change == "GRU weights":
+        return {name: gru_gates(values[0]), name + "_reverse": gru_gates(values[1])}
+    if change == "GRU biases":
+        halves = [gru_gates(half) for direction in values for half in np.split(direction, 2)]
+        endings = ["_ih_l0", "_hh_l0", "_reverse_ih_l0", "_reverse_hh_l0"]
+        return {name + ending: half for ending, half in zip(endings, halves)}
     if change == "transposed":
         return {name: values.T}
     if change == "gates":
@@ -307,6 +319,27 @@ def sequence():
     save(n)
 
 
+def recurrent():
+    """A GRU in both directions, as PyTorch writes batch_first; what it gives is normalised, and its steps attend to those
+    before them; and its last states."""
+    n = Net("recurrent", [4, 3], opset=23)
+    n.add("Transpose", ["input"], "a", perm=[1, 0, 2])
+    n.add("GRU", ["a", n.weight("gru.weight_ih_l0", 2, 12, 3), n.weight("gru.weight_hh_l0", 2, 12, 4),
+                  n.weight("gru.bias", 2, 24)], ["b", "c"], hidden_size=4, direction="bidirectional", linear_before_reset=1)
+    n.add("Transpose", ["b"], "d", perm=[0, 2, 1, 3])
+    n.add("Reshape", ["d", n.constant("sizes", [0, 0, -1])], "e")
+    n.add("Transpose", ["e"], "f", perm=[1, 0, 2])
+    n.add("RMSNormalization", ["f", n.weight("norm.weight", 8, low=0.5)], "g", axis=-1, epsilon=1e-4)
+    n.add("Attention", ["g", "f", "g"], "h", q_num_heads=2, kv_num_heads=2, is_causal=1)
+    n.add("Flatten", ["h"], "i")
+    n.add("Transpose", ["c"], "j", perm=[1, 0, 2])
+    n.add("Flatten", ["j"], "k")
+    n.add("Concat", ["i", "k"], "l", axis=1)
+    n.add("Gemm", ["l", n.weight("fc.weight", CLASSES, 40), n.weight("fc.bias", CLASSES)], "output", transB=1)
+    n.change = {"gru.weight_ih_l0": "GRU weights", "gru.weight_hh_l0": "GRU weights", "gru.bias": "GRU biases"}
+    save(n)
+
+
 # ---- bad files ----
 
 
@@ -377,6 +410,44 @@ def bad():
     put("claim", model, "tensor fc.weight")
     put("width", linear(dims=(5,)).model(), "tensor fc.weight is 4x4 for the layer, which wants 4x5")
 
+    def recurrent(op, gates, **attributes):
+        n = Net("bad", [4, 3], opset=23)
+        n.add("Transpose", ["input"], "a", perm=[1, 0, 2])
+        n.add(op, ["a", n.weight("W", 1, 2 * gates, 3), n.weight("R", 1, 2 * gates, 2)], ["", "b"], hidden_size=2,
+              **attributes)
+        n.add("Flatten", [n.add("Transpose", ["b"], "c", perm=[1, 0, 2])], "d")
+        n.add("Gemm", ["d", n.weight("fc.weight", CLASSES, 2)], "output", transB=1)
+        return n
+
+    put("reset", recurrent("GRU", 3).model(), "GRU /GRU_1: only linear_before_reset 1 is supported")
+    put("directions", recurrent("LSTM", 4, direction="bidirectional").model(), "are not initializers [2, 4 hidden, features]")
+    n = recurrent("LSTM", 4)
+    n.nodes[1].input[2] = "W"
+    n.weights["W"] = n.weights["W"][:, :, :2]
+    n.dims = [4, 2]
+    put("same", n.model(), "LSTM /LSTM_1: it reads W twice")
+
+    def attention(name, says, *inputs, **attributes):
+        n = Net("bad", [4, 6], opset=24)
+        for key, values in inputs:
+            n.constant(key, values, np.asarray(values).dtype)
+        n.add("Attention", ["input", "input", "input", *[key for key, _ in inputs]], "a",
+              **{"q_num_heads": 2, "kv_num_heads": 2, **attributes})
+        n.add("Flatten", ["a"], "b")
+        n.add("Gemm", ["b", n.weight("fc.weight", CLASSES, 24)], "output", transB=1)
+        put(name, n.model(), says)
+
+    attention("heads", "its heads of keys do not divide those of queries", q_num_heads=3)
+    attention("split", "the sizes of queries, keys and values do not go together", q_num_heads=4, kv_num_heads=4)
+    attention("mask", "its mask does not fit 4 queries and 4 keys", ("mask", np.ones((4, 5), bool)))
+    n = Net("bad", [4, 6], opset=24)
+    for x, y, window in (("input", "a", 1), ("a", "b", 2)):
+        n.nodes.append(helper.make_node("Attention", [x, x, x], [y], name="twin", q_num_heads=2, kv_num_heads=2,
+                                        left_window_size=window))
+    n.add("Flatten", ["b"], "c")
+    n.add("Gemm", ["c", n.weight("fc.weight", CLASSES, 24)], "output", transB=1)
+    put("twins", n.model(), "two nodes would have the constant twin.mask")
+
     def outside(name, location, says, **more):
         model = linear().model()
         tensor = model.graph.initializer[0]
@@ -442,5 +513,5 @@ def bad():
     (FOLDER / "bad.json").write_text(json.dumps(said, indent=0) + "\n")
 
 
-for make in (small, residual, branches, windows, pooled, sequence, bad):
+for make in (small, residual, branches, windows, pooled, sequence, recurrent, bad):
     make()

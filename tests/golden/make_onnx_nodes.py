@@ -6,9 +6,10 @@
 It writes onnx-nodes.txt, the result of every case (passed, refused with the reason, failed), and onnx/nodes.cases, the small
 ones of those that passed, which tests/onnx_nodes_test.c runs without Python.
 
-A case is run in up to four forms. In one it has no batch: its tensors are those of one example (ronde__onnx_parse_case). In
-the others the first dimension of its input is the batch, as in files of networks; images are given to the operator in the
-layouts ROWS, LANES and BLOCKS. Its inputs of f32 are the network's, or, as the weights of a convolution must be,
+A case is run in up to five forms. In one it has no batch: its tensors are those of one example (ronde__onnx_parse_case). In
+three others the first dimension of its input is the batch, as in files of networks; images are given to the operator in the
+layouts ROWS, LANES and BLOCKS. Recurrent operators have the batch in the second dimension: in the form `time` their input is
+turned in front of them, and their output behind them, as PyTorch exports batch_first. Its inputs of f32 are the network's, or, as the weights of a convolution must be,
 initializers: all ways to divide them that are listed below are tried. A case has passed if one of them was accepted and
 gave the right output, and none gave a wrong one. Inputs of other types are initializers. Of several outputs each is a case
 by itself.
@@ -71,14 +72,35 @@ def variants(inputs):
     return seen
 
 
-def forms(inputs, chosen):
+RECURRENT = {"LSTM", "GRU", "RNN"}
+
+
+def forms(model, inputs, chosen):
     result = ["example"]
+    if model.graph.node[0].op_type in RECURRENT and chosen == [0]:
+        return ["time", "rows"]
     dims = list(inputs[chosen[0]].dims) if len(chosen) == 1 else []
     if 2 <= len(dims) <= 5:
         result.append("rows")
     if len(dims) == 4 and np.isfinite(numpy_helper.to_array(inputs[chosen[0]])).all():
         result += [form for form, most in (("lanes", 16), ("blocks", 64)) if dims[1] <= most]
     return result
+
+
+def turn(model, rank):
+    """The model with its batch in front, which the operator has in the second dimension, or in an output behind the directions."""
+    graph = model.graph
+    x, y = graph.input[0], graph.output[0]
+    perm = {4: [2, 0, 1, 3], 3: [1, 0, 2]}[rank]
+    inner, outer = x.name + ".turned", y.name + ".turned"
+    node = graph.node[0]
+    node.input[0], x_name = inner, x.name
+    node.output[list(node.output).index(y.name)] = outer
+    graph.node.insert(0, onnx.helper.make_node("Transpose", [x_name], [inner], perm=[1, 0, 2]))
+    graph.node.append(onnx.helper.make_node("Transpose", [outer], [y.name], perm=perm))
+    shape = x.type.tensor_type.shape.dim
+    shape[0].dim_value, shape[1].dim_value = shape[1].dim_value, shape[0].dim_value
+    return model, perm
 
 
 def model_of(model, inputs, chosen, output):
@@ -107,10 +129,13 @@ def part(data):
 
 
 def record(name, model, inputs, chosen, wanted):
-    values = [numpy_helper.to_array(inputs[i]).astype(np.float32).ravel() for i in chosen]
-    x = np.concatenate(values) if values else np.zeros(0, np.float32)
+    values, y = [numpy_helper.to_array(inputs[i]).astype(np.float32) for i in chosen], numpy_helper.to_array(wanted)
+    if name.endswith("/time"):
+        model, perm = turn(model, y.ndim)
+        values, y = [values[0].transpose(1, 0, 2)], y.transpose(perm)
+    x = np.concatenate([v.ravel() for v in values]) if values else np.zeros(0, np.float32)
     return b"".join(map(part, (name.encode(), model.SerializeToString(), x.astype("<f4").tobytes(),
-                               numpy_helper.to_array(wanted).astype("<f4").tobytes())))
+                               y.astype("<f4").tobytes())))
 
 
 def main():
@@ -135,7 +160,7 @@ def main():
             continue
         for chosen in variants(data[0]):
             for k, wanted in enumerate(data[1]):
-                for form in forms(data[0], chosen):
+                for form in forms(model, data[0], chosen):
                     name = f"{case.name}/{','.join(map(str, chosen))}/{k}/{form}"
                     records[name] = record(name, model_of(model, data[0], chosen, k), data[0], chosen, wanted)
     path = BUILD / "nodes.cases"

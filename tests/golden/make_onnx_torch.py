@@ -1,6 +1,7 @@
 """Small networks as PyTorch's exporter writes them for training, with outputs, loss and gradients of PyTorch in f64:
 tests/golden/onnx/torch-*.onnx and .json: a residual one; one with a gate of channels, a transformer's block, and
-arithmetic; one with attention in shifted windows. Needs PyTorch (2.15; the second was made by 2.9), torchvision and onnx, by
+arithmetic; one with attention in shifted windows; and by the newer exporter, which notes what is a buffer, one with buffers
+that are added and multiplied with. Needs PyTorch (2.15; the second was made by 2.9), torchvision and onnx, by
 hand:
 
     python tests/golden/make_onnx_torch.py tests/golden/onnx [NAME...]
@@ -99,11 +100,24 @@ class Windows(nn.Module):
         return self.fc(torch.einsum("bij,bjd->bid", weights, x).mean(1))
 
 
+class Buffers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.mlp = nn.Conv2d(3, 4, 4, 4), nn.Linear(2, 4)
+        self.register_buffer("table", torch.randn(16, 2))
+        self.register_buffer("mix", torch.randn(4, 4) / 2)
+        self.position, self.fc = nn.Parameter(torch.randn(16, 4) / 4), nn.Linear(4, CLASSES)
+
+    def forward(self, x):
+        x = self.conv(x).flatten(2).permute(0, 2, 1) + self.mlp(self.table) + self.position
+        return self.fc(torch.tanh(x @ self.mix).mean(1))
+
+
 def numbers(values):
     return [float(f"{v:.9g}") for v in values.detach().double().numpy().ravel()]
 
 
-def save(name, net):
+def save(name, net, newer):
     x, labels = torch.randn(BATCH, 3, 16, 16), torch.arange(BATCH)
     for part in net.modules():
         if isinstance(part, nn.BatchNorm2d):
@@ -111,20 +125,25 @@ def save(name, net):
             part.running_var.uniform_(0.5, 1.5)
             nn.init.uniform_(part.weight, 0.5, 1.5)
             nn.init.uniform_(part.bias, -0.3, 0.3)
-    torch.onnx.export(net.train(), (x,), FOLDER / f"{name}.onnx", training=torch.onnx.TrainingMode.TRAINING,
-                      opset_version=17, do_constant_folding=False, dynamo=False, input_names=["input"],
-                      dynamic_axes={"input": {0: "batch"}})
+    if newer:
+        torch.onnx.export(net.train(), (x,), FOLDER / f"{name}.onnx", dynamo=True, external_data=False, optimize=False,
+                          input_names=["input"], dynamic_shapes={"x": {0: torch.export.Dim("batch")}})
+    else:
+        torch.onnx.export(net.train(), (x,), FOLDER / f"{name}.onnx", training=torch.onnx.TrainingMode.TRAINING,
+                          opset_version=17, do_constant_folding=False, dynamo=False, input_names=["input"],
+                          dynamic_axes={"input": {0: "batch"}})
     net.double()
     outputs = net.eval()(x.double())
     loss = nn.functional.cross_entropy(net.train()(x.double()), labels)
     loss.backward()
     expected = {"batch": BATCH, "x": numbers(x), "labels": labels.tolist(), "outputs": numbers(outputs),
-                "buffers": [name for name, b in net.named_buffers() if name.endswith("table")],
+                "buffers": [name for name, b in net.named_buffers() if name.endswith("table") and not newer],
                 "loss": loss.item(), "gradients": {name: numbers(p.grad) for name, p in net.named_parameters()}}
     (FOLDER / f"{name}.json").write_text(json.dumps(expected, indent=0) + "\n")
 
 
-for name, kind in {"torch-resnet": Net, "torch-attention": Attention, "torch-windows": Windows}.items():
+KINDS = {"torch-resnet": Net, "torch-attention": Attention, "torch-windows": Windows, "torch-buffers": Buffers}
+for name, kind in KINDS.items():
     if name in (sys.argv[2:] or [name]):
         torch.manual_seed(1)
-        save(name, kind())
+        save(name, kind(), kind is Buffers)
