@@ -40,7 +40,7 @@ zlib\.h: src/data/stream\.c
 curl/curl\.h: src/io/download\.c
 png\.h: src/data/png\.c
 j(peglib|error)\.h: src/data/jpeg\.c
-openssl/.*: src/comm/life_wire\.c src/data/store\.c src/io/sha256\.c
+openssl/.*: src/comm/seal\.c src/data/store\.c src/io/sha256\.c
 xxhash\.h: src/data/cache\.c src/io/checksum\.c
 libxsmm.*: src/kernel/gemm_xsmm\.c
 onnx\.pb-c\.h: src/onnx/.*

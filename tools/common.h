@@ -184,6 +184,8 @@ bool tool_self_path(char *buffer, size_t size);
 /* ---- system.c --------------------------------------------------------------------------------------------------- */
 
 double tool_now_s(void); /* monotonic */
+/* A descriptor that is readable once that process has ended (pidfd); -1: there is none. */
+int tool_process_open(int pid);
 /* Unsets the variables that set options of training: what they said is in the call's options. */
 void tool_environment_forget(void);
 /* Words [] as JSON. */
