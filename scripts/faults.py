@@ -249,7 +249,7 @@ FAULTS = [
           named="host ronde3.*Connection refused", resume=False),
     fault("Open MPI is missing on a host", start="echo 'sh: 1: orted: not found' >&2; exit 127", ranks="hosts",
           named="host ronde3.*orted: not found", resume=False),
-    fault("ronde is missing on a host", start="HIDE", ranks="hosts", named="host ronde3: there is no program", resume=False),
+    fault("ronde is missing on a host", start="HIDE", ranks="hosts", named="host ronde3 was reached, but ronde cannot be run", resume=False),
     fault("ssh never answers, `--timeout 1`", start="exec sleep 60", options=("--timeout", "1"), ranks="hosts",
           named="rank 2 on host ronde3", resume=False),
     fault("`ulimit -f` too small", options=(), ranks="mpi", front=("sh", "-c", 'ulimit -f 1000; exec "$0" "$@"'), exit=(6,),

@@ -84,7 +84,7 @@ static void a_host_without_the_program_is_named(void **state) {
   int code = run_on_hosts("true", "--steps 2");
   unsetenv("AWAY");
   check_run(4, code);
-  check_one_line("host ronde2: there is no program " RONDE " there that can be run");
+  check_one_line("host ronde2 was reached, but ronde cannot be run there by the path used here: " RONDE);
 }
 
 #define HANGS "exec sleep 987.125"

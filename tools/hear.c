@@ -131,6 +131,14 @@ static void note_daemon(tool_launched *l, int number, const char *state) {
   memcpy(l->lost_daemon, l->daemon_hosts[number], sizeof l->lost_daemon);
 }
 
+static void note_no_program(tool_launched *l, const tool_rank *rank) {
+  char self[4096];
+  if (!*rank->host || !tool_self_path(self, sizeof self)) return;
+  snprintf(l->failed_host, sizeof l->failed_host, "%s", rank->host);
+  snprintf(l->failed_why, sizeof l->failed_why,
+           "host %s was reached, but ronde cannot be run there by the path used here: %.512s", rank->host, self);
+}
+
 static void note_rank(tool_launched *l, int number, const char *state) {
   static const char signalled[] = "ABORTED BY SIGNAL";
   static const char *const gone[] = {signalled, "EXITED WITH NON-ZERO STATUS", "TERMINATED WITHOUT SYNC",
@@ -139,6 +147,7 @@ static void note_rank(tool_launched *l, int number, const char *state) {
   if (!rank || !begins(state, gone, 5)) return;
   rank->gone = true;
   if (!rank->begun && !l->ended_early && l->stage == TOOL_RUNS) l->ended_early = number + 1;
+  if (begins(state, gone + 3, 2) && !*l->failed_why) note_no_program(l, rank);
   if (!begins(state, gone, 1) || rank->ended || l->killed_signal) return;
   l->killed_rank = number;
   l->killed_signal = signal_of(rank->end);

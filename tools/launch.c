@@ -75,7 +75,8 @@ static void take_place_of_ssh(const tool_launched *l, pid_t launcher) {
     if (*words) setenv("OMPI_MCA_plm_rsh_args", words, 1);
     return;
   }
-  snprintf(own, sizeof own, "%s " TOOL_AGENT_WORD, self);
+  /* Where this program is missing, Open MPI's daemon needs another one that it can find, or ends without a word. */
+  snprintf(own, sizeof own, "%s " TOOL_AGENT_WORD " : sh", self);
   snprintf(watched, sizeof watched, "%d %.3f", (int)launcher, l->grace_s);
   setenv(TOOL_AGENT, agent ? agent : TOOL_SSH, 1);
   setenv(TOOL_AGENT_ARGS, words, 1);
