@@ -210,12 +210,12 @@ static void test_servers_have_ledgers_too(void **state) {
   free(o.weights);
 }
 
-/* As workers wait for each other: an hour by default, so that 12 minutes of a step are no loss. */
+/* As workers wait for each other: an hour by default, so that 15 minutes of a step are no loss. */
 static void test_servers_wait_for_slow_workers(void **state) {
   static const char *const strategies[] = {"ps-sync", "ps-async", "ps-ssp", "downpour"};
   for (size_t i = 0; i < RONDE__COUNT(strategies); ++i) {
     char options[128];
-    snprintf(options, sizeof options, "workers=2 strategy=%s accumulate=12 drill=slow:1:60000", strategies[i]);
+    snprintf(options, sizeof options, "workers=2 strategy=%s batch=2 accumulate=15 drill=slow:1:60000", strategies[i]);
     free(sim(options, 1).weights);
   }
 }
