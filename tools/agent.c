@@ -176,7 +176,7 @@ static int tell_end(const session *s, int state) {
   else if (code == 126 || code == 127)
     snprintf(text, sizeof text, "host %s: Open MPI's daemon cannot be run there (is openmpi-bin missing?): %s", s->host,
              last);
-  else if (code > 128)
+  else if (code > 128 && code <= 128 + SIGRTMAX)
     snprintf(text, sizeof text, "host %s: Open MPI's daemon there was killed by signal %d (%s)", s->host, code - 128,
              strsignal(code - 128));
   else

@@ -102,6 +102,7 @@ static void look_at_mpirun(tool_launched *l) {
 
 /* Once all have joined, the others tell that one is stopped; before that nobody can. */
 static void note_stop(tool_launched *l, tool_rank *rank, bool stopped) {
+  if (l->stage != TOOL_RUNS) return;
   if (!stopped || l->joined) rank->stopped_s = 0;
   else if (rank->stopped_s == 0) rank->stopped_s = tool_now_s();
   else if (tool_now_s() - rank->stopped_s > l->timeout_s) set_end(l, 0, TOOL_BY_RANK_STOP);
