@@ -29,88 +29,6 @@ static tool_rank *rank_of(tool_launched *l, int rank) {
   return rank >= 0 && rank < l->n_ranks ? &l->ranks[rank] : NULL;
 }
 
-/* ---- marks ---- */
-
-static void note_begin(tool_launched *l, const tool_mark *mark) {
-  char own[64] = "";
-  tool_rank *rank = rank_of(l, mark->number);
-  if (!rank || rank->begun) return;
-  gethostname(own, sizeof own - 1);
-  *rank = (tool_rank){.begun = true, .gone = rank->gone, .pid = strcmp(mark->name, own) ? 0 : (pid_t)mark->a};
-  rank->end = tool_process_open(rank->pid);
-  snprintf(rank->host, sizeof rank->host, "%.63s", mark->name);
-  l->n_begun++;
-}
-
-/* A rank that was cut off, or hears that another has gone (4), knows less than one that names a cause. */
-static void note_end(tool_launched *l, const tool_mark *mark) {
-  tool_rank *rank = rank_of(l, mark->number);
-  int code = (int)mark->a;
-  if (!rank || rank->ended) return;
-  rank->ended = true;
-  rank->code = code;
-  l->n_ended++;
-  if (l->goes_on && mark->number > 0 && code == 4) return; /* of its own loss, or of what rank 0 will say too */
-  bool better = l->code <= 0 || (l->code == 4 && code != 4 && code != 0);
-  if (l->code < 0 || (code != 0 && better)) l->code = code;
-}
-
-static void note_lost(tool_launched *l, const tool_mark *mark) {
-  tool_rank *rank = rank_of(l, mark->number);
-  if (!rank) return;
-  rank->told = true;
-  rank->resumed_step = mark->a;
-  rank->step = mark->b;
-}
-
-static void note_without(tool_launched *l, const tool_mark *mark) {
-  tool_rank *rank = rank_of(l, mark->number);
-  if (rank) rank->gone = true;
-}
-
-static void note_asked(tool_launched *l, const tool_mark *mark) {
-  if (mark->number < l->n_daemons) memcpy(l->daemon_hosts[mark->number], mark->name, sizeof mark->name);
-}
-
-/* At the start, the reason why it fails; later, the host's daemon has ended. */
-static void note_unreached(tool_launched *l, const tool_mark *mark) {
-  tool_add_line(l->said, sizeof l->said, mark->text);
-  if (l->n_ended == l->n_ranks || *l->failed_host) return;
-  if (l->n_begun == l->n_ranks) {
-    if (l->stage == TOOL_RUNS) memcpy(l->lost_daemon, mark->name, sizeof mark->name);
-    return;
-  }
-  memcpy(l->failed_host, mark->name, sizeof mark->name);
-  snprintf(l->failed_why, sizeof l->failed_why, "%s", mark->text);
-}
-
-static void take_mark(tool_launched *l, const tool_mark *mark) {
-  switch (mark->kind) {
-  case TOOL_MARK_BEGIN: note_begin(l, mark); break;
-  case TOOL_MARK_JOINED: l->joined = true; break;
-  case TOOL_MARK_LOST: note_lost(l, mark); break;
-  case TOOL_MARK_WITHOUT: note_without(l, mark); break;
-  case TOOL_MARK_END: note_end(l, mark); break;
-  case TOOL_MARK_ASKED: note_asked(l, mark); break;
-  case TOOL_MARK_SAID: tool_add_line(l->said, sizeof l->said, mark->text); break;
-  case TOOL_MARK_UNREACHED: note_unreached(l, mark); break;
-  case TOOL_N_MARKS: break;
-  }
-}
-
-static void note_mark(tool_launched *l, const char *text) {
-  tool_mark mark;
-  tool_verdict verdict = tool_mark_read(l->key, text, &mark);
-  if (verdict == TOOL_MARK_GOOD) {
-    take_mark(l, &mark);
-  } else if (!l->refused[verdict]) {
-    char shown[TOOL_SHOWN];
-    l->refused[verdict] = true;
-    tool_say("a message that claims to be of a rank of this run was refused: %s; it changes nothing: '%s'",
-             tool_verdict_text(verdict), tool_shown(text, shown));
-  }
-}
-
 /* ---- what mpirun says ---- */
 
 void tool_add_line(char *text, size_t size, const char *line) {
@@ -217,6 +135,96 @@ static void note_mpirun(tool_launched *l, const char *line) {
   at = strstr(line, "Remote daemon: ");
   if (at && sscanf(at, "Remote daemon: %*s on node %199s", host) == 1)
     snprintf(l->lost_host, sizeof l->lost_host, "%s", host);
+}
+
+/* ---- marks ---- */
+
+static void note_begin(tool_launched *l, const tool_mark *mark) {
+  char own[64] = "";
+  tool_rank *rank = rank_of(l, mark->number);
+  if (!rank || rank->begun) return;
+  gethostname(own, sizeof own - 1);
+  *rank = (tool_rank){.begun = true, .gone = rank->gone, .pid = strcmp(mark->name, own) ? 0 : (pid_t)mark->a};
+  rank->end = tool_process_open(rank->pid);
+  snprintf(rank->host, sizeof rank->host, "%.63s", mark->name);
+  l->n_begun++;
+}
+
+/* A rank that was cut off, or hears that another has gone (4), knows less than one that names a cause. */
+static void note_end(tool_launched *l, const tool_mark *mark) {
+  tool_rank *rank = rank_of(l, mark->number);
+  int code = (int)mark->a;
+  if (!rank || rank->ended) return;
+  rank->ended = true;
+  rank->code = code;
+  l->n_ended++;
+  if (l->goes_on && mark->number > 0 && code == 4) return; /* of its own loss, or of what rank 0 will say too */
+  bool better = l->code <= 0 || (l->code == 4 && code != 4 && code != 0);
+  if (l->code < 0 || (code != 0 && better)) l->code = code;
+}
+
+static void note_lost(tool_launched *l, const tool_mark *mark) {
+  tool_rank *rank = rank_of(l, mark->number);
+  if (!rank) return;
+  rank->told = true;
+  rank->resumed_step = mark->a;
+  rank->step = mark->b;
+}
+
+static void note_without(tool_launched *l, const tool_mark *mark) {
+  tool_rank *rank = rank_of(l, mark->number);
+  if (rank) rank->gone = true;
+}
+
+static void note_asked(tool_launched *l, const tool_mark *mark) {
+  if (mark->number < l->n_daemons) memcpy(l->daemon_hosts[mark->number], mark->name, sizeof mark->name);
+}
+
+/* At the start, the reason why it fails; later, the host's daemon has ended. */
+static void note_unreached(tool_launched *l, const tool_mark *mark) {
+  tool_add_line(l->said_there, sizeof l->said_there, mark->text);
+  if (l->n_ended == l->n_ranks || *l->failed_host) return;
+  if (l->n_begun == l->n_ranks) {
+    if (l->stage == TOOL_RUNS) memcpy(l->lost_daemon, mark->name, sizeof mark->name);
+    return;
+  }
+  memcpy(l->failed_host, mark->name, sizeof mark->name);
+  snprintf(l->failed_why, sizeof l->failed_why, "%s", mark->text);
+}
+
+/* Daemons tell what becomes of their ranks too. */
+static void note_said(tool_launched *l, const tool_mark *mark) {
+  char line[TOOL_MARK_NAME + sizeof mark->text + 4];
+  if (note_state(l, mark->text)) return;
+  snprintf(line, sizeof line, "%s: %s", mark->name, mark->text);
+  tool_add_line(l->said_there, sizeof l->said_there, line);
+}
+
+static void take_mark(tool_launched *l, const tool_mark *mark) {
+  switch (mark->kind) {
+  case TOOL_MARK_BEGIN: note_begin(l, mark); break;
+  case TOOL_MARK_JOINED: l->joined = true; break;
+  case TOOL_MARK_LOST: note_lost(l, mark); break;
+  case TOOL_MARK_WITHOUT: note_without(l, mark); break;
+  case TOOL_MARK_END: note_end(l, mark); break;
+  case TOOL_MARK_ASKED: note_asked(l, mark); break;
+  case TOOL_MARK_SAID: note_said(l, mark); break;
+  case TOOL_MARK_UNREACHED: note_unreached(l, mark); break;
+  case TOOL_N_MARKS: break;
+  }
+}
+
+static void note_mark(tool_launched *l, const char *text) {
+  tool_mark mark;
+  tool_verdict verdict = tool_mark_read(l->key, text, &mark);
+  if (verdict == TOOL_MARK_GOOD) {
+    take_mark(l, &mark);
+  } else if (!l->refused[verdict]) {
+    char shown[TOOL_SHOWN];
+    l->refused[verdict] = true;
+    tool_say("a message that claims to be of a rank of this run was refused: %s; it changes nothing: '%s'",
+             tool_verdict_text(verdict), tool_shown(text, shown));
+  }
 }
 
 /* ---- lines ---- */

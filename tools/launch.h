@@ -52,13 +52,14 @@ typedef struct tool_launched {
   int n_ranks, n_begun, n_ended;
   tool_rank *ranks; /* [n_ranks] */
   double grace_s, timeout_s;
-  bool goes_on;     /* once all had joined others than rank 0 may be lost: how it ends is what rank 0 says */
-  bool restarts;    /* survivors of a loss may be saving, */
-  bool joined;      /* if all had joined */
-  const char *out;  /* the run's folder, or NULL */
-  int code;         /* of the rank that knows best why it ended; -1: none has ended yet */
-  bool in_block;    /* inside of what mpirun says */
-  char said[16384]; /* by mpirun */
+  bool goes_on;          /* once all had joined others than rank 0 may be lost: how it ends is what rank 0 says */
+  bool restarts;         /* survivors of a loss may be saving, */
+  bool joined;           /* if all had joined */
+  const char *out;       /* the run's folder, or NULL */
+  int code;              /* of the rank that knows best why it ended; -1: none has ended yet */
+  bool in_block;         /* inside of what mpirun says */
+  char said[16384];      /* by mpirun */
+  char said_there[8192]; /* by ssh and by hosts, for the log alone */
   bool error_seen;
   char first_error[2048];               /* the one that was printed */
   char last_error[2048];                /* what every rank meets by itself is said once */

@@ -279,11 +279,11 @@ static void tell_said(tool_launched *l) {
   /* Of a loss the first to notice knows most: the others lose each other in turn. */
   if (l->code == 4) tool_add_line(l->said, sizeof l->said, l->held);
   else fputs(l->held, stderr);
-  if (!*l->said) return;
+  if (!*l->said && !*l->said_there) return;
   snprintf(path, sizeof path, "%s/mpirun.log", l->out ? l->out : "");
   if (l->out && !refused) mkdir(l->out, 0777); /* a start that failed has made no folder yet */
   if (l->out && !refused && (file = fopen(path, "w"))) {
-    fputs(l->said, file);
+    fputs(l->said_there, file), fputs(l->said, file);
     fclose(file);
   }
   if (l->error_seen || *l->lost_host || *l->lost_daemon || l->stage != TOOL_RUNS || is_over(l) ||
