@@ -20,16 +20,24 @@ const char *tool_verdict_text(tool_verdict verdict) {
   return texts[verdict];
 }
 
+static bool is_control(char c) { return (unsigned char)c < ' ' || c == 0x7f; }
+
 static void blank_controls(char *text) {
   for (; *text; text++)
-    if ((unsigned char)*text < ' ' || *text == 0x7f) *text = ' ';
+    if (is_control(*text)) *text = ' ';
+}
+
+static bool has_controls(const char *text) {
+  bool any = false;
+  for (; *text; text++) any |= is_control(*text);
+  return any;
 }
 
 bool tool_mark_write(const char *key, const tool_mark *mark, char line[TOOL_MARK_BYTES]) {
   char words[TOOL_MARK_BYTES], seal[RONDE_SEAL_DIGITS + 1];
   int n = snprintf(words, sizeof words, "%s %d %lld %lld %s%s%s", kinds[mark->kind], mark->number, mark->a, mark->b,
                    *mark->name ? mark->name : "-", *mark->text ? " " : "", mark->text);
-  if (n < 0 || n >= (int)sizeof words) return false;
+  if (n < 0 || n >= (int)sizeof words || strchr(mark->name, ' ')) return false;
   blank_controls(words);
   if (!ronde_seal(key, words, seal)) return false;
   n = snprintf(line, TOOL_MARK_BYTES, TOOL_MARK VERSION " %s %s", seal, words);
@@ -60,7 +68,7 @@ static bool read_words(const char *at, tool_mark *mark) {
   char kind[16];
   long long number;
   int k = 0;
-  if (!take_word(&at, kind, sizeof kind)) return false;
+  if (has_controls(at) || !take_word(&at, kind, sizeof kind)) return false;
   while (k < TOOL_N_MARKS && strcmp(kind, kinds[k]) != 0) k++;
   if (k == TOOL_N_MARKS) return false;
   mark->kind = (tool_mark_kind)k;
