@@ -342,7 +342,7 @@ def go_through(args, ranks):
             did, lost = outcome(case, args.build, rounds[-1])
             is_bad = any(r["code"] not in wanted for r in rounds) or "NOT" in did
             named = "-" if not case["named"] else f"{sum(r['named'] for r in rounds)} of {len(rounds)}"
-            print(f"| {case['name']} | {ranks} | {strategy} | {spread(r['noticed'] for r in rounds)} | {named} "
+            print(f"| {case['name']} | {ranks} | {strategy} | {len(rounds)} | {spread(r['noticed'] for r in rounds)} | {named} "
                   f"| {spread(r['ended'] for r in rounds) if wanted != {0} else '-'} | {', '.join(codes)} | {did} | {lost} |", flush=True)
             if is_bad or (case["named"] and ranks != "threads" and not all(r["named"] for r in rounds)):
                 print(f"{case['name']}, {ranks}, {strategy}: exit codes {codes}:\n{rounds[-1]['text']}", file=sys.stderr, flush=True)
@@ -362,8 +362,8 @@ def main():
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
     if not args.inside:
-        print("| fault | ranks | strategy | noticed after s: median, worst | named | ended after s: median, worst | exit code | the run "
-              "| steps lost |\n|---|---|---|---|---|---|---|---|---|", flush=True)
+        print("| fault | ranks | strategy | rounds | noticed after s: median, worst | named | ended after s: median, worst | exit code "
+              "| the run | steps lost |\n|---|---|---|---|---|---|---|---|---|---|", flush=True)
     bad = 0
     for ranks in args.ranks.split(","):
         if ranks != "hosts" or args.inside:
