@@ -41,12 +41,6 @@ static char *with_ranks(const tool_hosts *hosts, int n_ranks) {
   return text;
 }
 
-bool tool_self_path(char *buffer, size_t size) {
-  ssize_t n = readlink("/proc/self/exe", buffer, size - 1);
-  buffer[n > 0 ? n : 0] = 0;
-  return n > 0;
-}
-
 /* Something that Open MPI would ask, and this program would not find in the environment. */
 static bool is_agent_elsewhere(void) {
   static const char *const variables[] = {"OMPI_MCA_pls_rsh_agent", "OMPI_MCA_orte_rsh_agent", "SGE_ROOT",

@@ -14,6 +14,12 @@ double tool_now_s(void) {
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+bool tool_self_path(char *buffer, size_t size) {
+  ssize_t n = readlink("/proc/self/exe", buffer, size - 1);
+  buffer[n > 0 ? n : 0] = 0;
+  return n > 0;
+}
+
 int tool_process_open(int pid) {
 #ifdef SYS_pidfd_open
   return pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0u) : -1;
