@@ -42,7 +42,7 @@ png\.h: src/data/png\.c
 (sndfile|samplerate)\.h: src/data/sound\.c
 kiss_fftr\.h: src/data/log_mel\.c
 j(peglib|error)\.h: src/data/jpeg\.c
-openssl/.*: src/comm/life_wire\.c src/data/store\.c src/io/sha256\.c
+openssl/.*: src/comm/seal\.c src/data/store\.c src/io/sha256\.c
 xxhash\.h: src/data/cache\.c src/io/checksum\.c
 libxsmm.*: src/kernel/gemm_xsmm\.c
 onnx\.pb-c\.h: src/onnx/.*

@@ -158,6 +158,18 @@ static void memory_goes_with_the_ranks(void **state) {
   assert_int_equal(n_entries("tmp"), 0);
 }
 
+/* Neither Ronde's nor MPI's. */
+static void ranks_of_one_host_open_no_port(void **state) {
+  need_mpi();
+  pid_t child = start_long_run("p");
+  int code =
+      run("for p in " RANKS "; do ls /proc/$p/fd >/dev/null && ss -Hlntup | grep \"pid=$p,\"; done; true", folder, "p");
+  kill(child, SIGTERM);
+  end_of(child);
+  check_run(0, code);
+  assert_string_equal(said, "");
+}
+
 static void a_killed_mpirun_leaves_nothing(void **state) {
   need_mpi();
   pid_t child = start_long_run("k");
@@ -187,15 +199,11 @@ static void the_next_launch_sweeps_what_a_killed_one_left(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(workers_go_round_the_hosts),
-      cmocka_unit_test(slots_are_never_exceeded),
-      cmocka_unit_test(servers_are_ranks_too),
-      cmocka_unit_test(other_verbs_place_alike),
-      cmocka_unit_test(a_command_may_have_many_words),
-      cmocka_unit_test(one_worker_that_was_asked_for_is_one),
-      cmocka_unit_test(memory_goes_with_the_ranks),
-      cmocka_unit_test(a_killed_mpirun_leaves_nothing),
-      cmocka_unit_test(the_next_launch_sweeps_what_a_killed_one_left),
+      cmocka_unit_test(workers_go_round_the_hosts),     cmocka_unit_test(slots_are_never_exceeded),
+      cmocka_unit_test(servers_are_ranks_too),          cmocka_unit_test(other_verbs_place_alike),
+      cmocka_unit_test(a_command_may_have_many_words),  cmocka_unit_test(one_worker_that_was_asked_for_is_one),
+      cmocka_unit_test(memory_goes_with_the_ranks),     cmocka_unit_test(ranks_of_one_host_open_no_port),
+      cmocka_unit_test(a_killed_mpirun_leaves_nothing), cmocka_unit_test(the_next_launch_sweeps_what_a_killed_one_left),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <ronde/measure.h>
 #include <signal.h>
 #include <time.h>
 
@@ -16,6 +17,12 @@ static void pause_s(double s) {
   struct timespec left = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
   while (nanosleep(&left, &left)) {
   }
+}
+
+static double now_s(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 /* Processes whose command names this test's folder. */
@@ -282,6 +289,18 @@ static void a_slow_link_is_waited_for(void **state) {
 #undef SHAPED
 }
 
+/* This program with BEGINS="RANK PID 0 HOST" in its environment: says that such a rank has begun. */
+#define SELF RONDE_BINARY_DIR "/mpi_losses_test"
+
+static int say_begin(const char *words) {
+  char text[300], seal[RONDE_SEAL_DIGITS + 1];
+  const char *key = getenv("RONDE_LAUNCHED");
+  snprintf(text, sizeof text, "begin %s", words);
+  if (!key || !ronde_seal(key, text, seal)) return 1;
+  fprintf(stderr, "\x1eronde-2 %s %s\n", seal, text);
+  return 0;
+}
+
 /* Puts a script in the place of mpirun. */
 static const char *instead_of_mpirun(const char *script) {
   static char front[600];
@@ -316,8 +335,7 @@ static void a_limit_of_files_is_named(void **state) {
 /* Ranks that are gone, of a mpirun that does not notice. */
 static void a_mpirun_that_hangs_is_not_waited_for(void **state) {
   need_mpi();
-  const char *front =
-      instead_of_mpirun("sh -c 'printf \"\\036ronde-begin 0 $$ %s\\n\" $(hostname) >&2'; exec sleep 1000");
+  const char *front = instead_of_mpirun("sh -c 'BEGINS=\"0 $$ 0 $(hostname)\" " SELF "; true'; exec sleep 1000");
   pid_t child = start("hangs", front, "--workers 1");
   assert_int_equal(end_of(child), 4);
   check_last_line("hangs", "ronde: error: did not end in time and was killed: rank 0 on host ");
@@ -332,7 +350,8 @@ static void a_rank_stopped_as_mpi_starts_is_named(void **state) {
       "  [ \"$word\" = \"" RONDE
       "\" ] && set -- \"$@\" sh -c '\n"
       "    [ $OMPI_COMM_WORLD_RANK = 1 ] || exec \"$0\" \"$@\"\n"
-      "    printf \"\\036ronde-begin 1 $$ here\\n\" >&2; kill -STOP $$'\n"
+      "    BEGINS=\"1 $$ 0 here\" " SELF
+      "; kill -STOP $$'\n"
       "  set -- \"$@\" \"$word\"; shift\n"
       "done\n"
       "exec \"$REAL\" \"$@\"");
@@ -341,6 +360,56 @@ static void a_rank_stopped_as_mpi_starts_is_named(void **state) {
   assert_int_equal(run("cat init.err"), 0);
   check_says("ronde: error: transport mpi: not all ranks have joined within 10 s");
   check_last_line("init", "ronde: error: did not end in time and was killed: rank 1 on host here");
+  check_no_orphans();
+}
+
+/* The real one, on this host: the launcher sees it before the other ranks can know. And nothing is to be saved yet. */
+static void a_rank_stopped_before_all_have_joined(void **state) {
+  need_mpi();
+  const char *front = instead_of_mpirun(
+      "for word; do\n"
+      "  [ \"$word\" = \"" RONDE
+      "\" ] && set -- \"$@\" sh -c '\n"
+      "    [ $OMPI_COMM_WORLD_RANK = 1 ] || exec \"$0\" \"$@\"\n"
+      "    BEGINS=\"1 $$ 0 $(hostname)\" " SELF
+      "; kill -STOP $$'\n"
+      "  set -- \"$@\" \"$word\"; shift\n"
+      "done\n"
+      "exec \"$REAL\" \"$@\"");
+  double begin = now_s();
+  pid_t child = start("joins", front, "--timeout 1");
+  assert_int_equal(end_of(child), 4);
+  assert_int_equal(run("tail -1 joins.err"), 0);
+  check_says("ronde: error: rank 1 on host ");
+  check_says(" was lost: it was stopped for more than --timeout 1 s");
+  assert_true(now_s() - begin < 9); /* of the 10 that all have to join */
+  check_no_orphans();
+  child = start("joins2", front, "");
+  for (int i = 0; i < 100 && run("pgrep -f '^[^ ]*ronde train .*--out %s/joins2'", folder); i++) pause_s(0.05);
+  pause_s(1);
+  begin = now_s();
+  kill(child, SIGINT);
+  assert_int_equal(end_of(child), 130);
+  assert_true(now_s() - begin < 15); /* of the 600 of --grace */
+  check_last_line("joins2", "ronde: error: interrupted before all ranks had ");
+  check_no_orphans();
+}
+
+/* What a launcher leaves that does not kill. */
+static void a_rank_that_ends_before_it_begins_is_named(void **state) {
+  need_mpi();
+  const char *front = instead_of_mpirun(
+      "for word; do\n"
+      "  [ \"$word\" = \"" RONDE
+      "\" ] && set -- \"$@\" sh -c '[ $OMPI_COMM_WORLD_RANK = 1 ] && exit 3; exec \"$0\" \"$@\"'\n"
+      "  set -- \"$@\" \"$word\"; shift\n"
+      "done\n"
+      "exec \"$REAL\" \"$@\"");
+  double begin = now_s();
+  pid_t child = start("before", front, "");
+  assert_int_equal(end_of(child), 4);
+  check_last_line("before", "ronde: error: rank 1 has ended before it could begin");
+  assert_true(now_s() - begin < 14);
   check_no_orphans();
 }
 
@@ -375,6 +444,7 @@ static void another_run_does_not_write_beside_it(void **state) {
 }
 
 int main(void) {
+  if (getenv("BEGINS")) return say_begin(getenv("BEGINS"));
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(another_run_does_not_write_beside_it),
       cmocka_unit_test(a_killed_rank_ends_the_run_and_is_named),
@@ -395,6 +465,8 @@ int main(void) {
       cmocka_unit_test(a_limit_of_files_is_named),
       cmocka_unit_test(a_mpirun_that_hangs_is_not_waited_for),
       cmocka_unit_test(a_rank_stopped_as_mpi_starts_is_named),
+      cmocka_unit_test(a_rank_stopped_before_all_have_joined),
+      cmocka_unit_test(a_rank_that_ends_before_it_begins_is_named),
       cmocka_unit_test(a_cable_that_is_out_is_noticed),
       cmocka_unit_test(a_host_without_power_is_named),
       cmocka_unit_test(a_run_goes_on_without_a_lost_host),

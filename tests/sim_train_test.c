@@ -210,6 +210,16 @@ static void test_servers_have_ledgers_too(void **state) {
   free(o.weights);
 }
 
+/* As workers wait for each other: an hour by default, so that 15 minutes of a step are no loss. */
+static void test_servers_wait_for_slow_workers(void **state) {
+  static const char *const strategies[] = {"ps-sync", "ps-async", "ps-ssp", "downpour"};
+  for (size_t i = 0; i < RONDE__COUNT(strategies); ++i) {
+    char options[128];
+    snprintf(options, sizeof options, "workers=2 strategy=%s batch=2 accumulate=15 drill=slow:1:60000", strategies[i]);
+    free(sim(options, 1).weights);
+  }
+}
+
 /* A step takes 20 ms of loading, and a message 5 ms: of results, and of the one bucket. Three synchronisations, of which
  * two have steps behind them that hide them, and the meeting at the end of the epoch. */
 static void test_the_ledger_of_local_steps(void **state) {
@@ -344,6 +354,7 @@ int main(void) {
       cmocka_unit_test(test_no_order_changes_what_is_synchronous),
       cmocka_unit_test_setup_teardown(test_checkpoints_by_the_clock, set_up, tear_down),
       cmocka_unit_test(test_servers_have_ledgers_too),
+      cmocka_unit_test(test_servers_wait_for_slow_workers),
       cmocka_unit_test(test_the_ledger_of_local_steps),
       cmocka_unit_test(test_local_steps_wait_for_nobody),
       cmocka_unit_test(test_who_fails_ends_all),

@@ -178,12 +178,14 @@ void tool_mark_end(int code);
 bool tool_must_launch(const tool_call *call);
 /* Runs the same command under mpirun and returns as it would have; blocks. */
 ronde_status tool_launch(const tool_call *call);
-/* The file of this program, by its whole path. */
-bool tool_self_path(char *buffer, size_t size);
 
 /* ---- system.c --------------------------------------------------------------------------------------------------- */
 
 double tool_now_s(void); /* monotonic */
+/* The file of this program, by its whole path. */
+bool tool_self_path(char *buffer, size_t size);
+/* A descriptor that is readable once that process has ended (pidfd); -1: there is none. */
+int tool_process_open(int pid);
 /* Unsets the variables that set options of training: what they said is in the call's options. */
 void tool_environment_forget(void);
 /* Words [] as JSON. */

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -40,16 +41,49 @@ static char *with_ranks(const tool_hosts *hosts, int n_ranks) {
   return text;
 }
 
-bool tool_self_path(char *buffer, size_t size) {
-  ssize_t n = readlink("/proc/self/exe", buffer, size - 1);
-  buffer[n > 0 ? n : 0] = 0;
-  return n > 0;
+/* Something that Open MPI would ask, and this program would not find in the environment. */
+static bool is_agent_elsewhere(void) {
+  static const char *const variables[] = {"OMPI_MCA_pls_rsh_agent", "OMPI_MCA_orte_rsh_agent", "SGE_ROOT",
+                                          "LOADL_STEP_ID"};
+  const char *home = getenv("HOME");
+  char paths[2][512] = {"/etc/openmpi/openmpi-mca-params.conf"}, line[512];
+  bool found = false;
+  for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) found |= getenv(variables[i]) != NULL;
+  snprintf(paths[1], sizeof paths[1], "%s/.openmpi/mca-params.conf", home ? home : "");
+  for (int i = 0; i < 2; i++) {
+    FILE *file = fopen(paths[i], "re");
+    while (file && fgets(line, sizeof line, file))
+      found |= line[strspn(line, " \t")] != '#' && strstr(line, "rsh_agent") != NULL;
+    if (file) fclose(file);
+  }
+  return found;
+}
+
+/* mpirun starts this program for each host, and this program ssh (agent.c), or what the user has put in its place. ssh may
+ * ask nothing, and not wait for long; another program would not know these words. */
+static void take_place_of_ssh(const tool_launched *l, pid_t launcher) {
+  const char *agent = getenv("OMPI_MCA_plm_rsh_agent"), *words = getenv("OMPI_MCA_plm_rsh_args");
+  if (!words) words = agent ? "" : "-o BatchMode=yes -o ConnectTimeout=10";
+  char self[4096], own[4200], watched[64];
+  if (!tool_self_path(self, sizeof self) || strpbrk(self, " :") || (!agent && is_agent_elsewhere())) {
+    if (*words) setenv("OMPI_MCA_plm_rsh_args", words, 1);
+    return;
+  }
+  /* Where this program is missing, Open MPI's daemon needs another one that it can find, or ends without a word. */
+  snprintf(own, sizeof own, "%s " TOOL_AGENT_WORD " : sh", self);
+  snprintf(watched, sizeof watched, "%d %.3f", (int)launcher, l->grace_s);
+  setenv(TOOL_AGENT, agent ? agent : TOOL_SSH, 1);
+  setenv(TOOL_AGENT_ARGS, words, 1);
+  setenv(TOOL_AGENT_WATCH, watched, 1);
+  setenv("OMPI_MCA_plm_rsh_agent", own, 1);
+  unsetenv("OMPI_MCA_plm_rsh_args");
 }
 
 /* In the child: becomes mpirun, in a process group of its own, so that a Ctrl-C reaches it by our hand only. Of SIGTERM
  * and SIGINT it would make the end of all ranks two seconds later: it leaves them pending, where we find them (watch.c).
  * Its ranks save and end where this process is killed. */
-static void become_mpirun(arguments *a, const tool_session *session, const int out[2], const int err[2], pid_t parent) {
+static void become_mpirun(const tool_launched *l, arguments *a, const tool_session *session, const int out[2],
+                          const int err[2], pid_t parent) {
   sigset_t left;
   setpgid(0, 0);
   sigemptyset(&left);
@@ -61,14 +95,13 @@ static void become_mpirun(arguments *a, const tool_session *session, const int o
   dup2(out[1], STDOUT_FILENO);
   dup2(err[1], STDERR_FILENO);
   for (int i = 0; i < 2; i++) close(out[i]), close(err[i]);
-  setenv(TOOL_LAUNCHED, "1", 1);
+  setenv(TOOL_LAUNCHED, l->key, 1);
   tool_session_enter(session);
   if (geteuid() == 0) {
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
   }
-  /* ssh may ask nothing, and not wait for long; another program in its place would not know these words. */
-  if (!getenv("OMPI_MCA_plm_rsh_agent")) setenv("OMPI_MCA_plm_rsh_args", "-o BatchMode=yes -o ConnectTimeout=10", 0);
+  take_place_of_ssh(l, parent);
   execvp(a->list[0], (char **)a->list);
   dprintf(STDERR_FILENO, "ronde: error: --transport mpi: cannot start %s: %s\n", a->list[0], strerror(errno));
   _exit(1);
@@ -112,7 +145,7 @@ static ronde_status start_mpirun(tool_launched *l, arguments *a, const tool_sess
   }
   pid_t parent = getpid();
   l->mpirun = fork();
-  if (l->mpirun == 0) become_mpirun(a, session, out, err, parent);
+  if (l->mpirun == 0) become_mpirun(l, a, session, out, err, parent);
   close(out[1]), close(err[1]);
   if (l->mpirun < 0) return tool_fail(RONDE_E_INTERNAL, "cannot start mpirun: %s", strerror(errno));
   l->streams[0] = (tool_stream){.from = out[0], .to = STDOUT_FILENO};
@@ -173,12 +206,24 @@ static ronde_status check_files(void) {
                    (unsigned long long)limit.rlim_cur >> 10, TOOL_FILE_BYTES >> 10);
 }
 
+/* Where they are to be, until they say it themselves. */
+static void place_ranks(tool_launched *l, const tool_hosts *hosts) {
+  int *counts = calloc((size_t)hosts->n + 1, sizeof *counts), *host_of = calloc((size_t)l->n_ranks, sizeof *host_of);
+  if (hosts->n && counts && host_of && tool_hosts_place(hosts, l->n_ranks, counts, host_of))
+    for (int i = 0; i < l->n_ranks; i++)
+      snprintf(l->ranks[i].host, sizeof l->ranks[i].host, "%.63s", hosts->at[host_of[i]].name);
+  free(counts), free(host_of);
+}
+
 /* From the start of mpirun to the end of all that it started. */
 static ronde_status launch_once(tool_launched *l, const tool_call *call, char **words, const tool_hosts *hosts,
                                 const tool_session *session) {
   l->ranks = calloc((size_t)l->n_ranks, sizeof *l->ranks);
-  if (!l->ranks) return tool_fail(RONDE_E_MEMORY, "no memory for %d ranks", l->n_ranks);
+  l->n_daemons = hosts->n + 1;
+  l->daemon_hosts = calloc((size_t)l->n_daemons, sizeof *l->daemon_hosts);
+  if (!l->ranks || !l->daemon_hosts) return tool_fail(RONDE_E_MEMORY, "no memory for %d ranks", l->n_ranks);
   for (int i = 0; i < l->n_ranks; i++) l->ranks[i].end = -1;
+  place_ranks(l, hosts);
   ronde_status status = start_ranks(l, call, words, hosts, session);
   return status ? status : tool_watch(l);
 }
@@ -186,8 +231,9 @@ static ronde_status launch_once(tool_launched *l, const tool_call *call, char **
 static void forget_ranks(tool_launched *l) {
   for (int i = 0; l->ranks && i < l->n_ranks; i++)
     if (l->ranks[i].end >= 0) close(l->ranks[i].end);
-  free(l->ranks);
+  free(l->ranks), free(l->daemon_hosts);
   l->ranks = NULL;
+  l->daemon_hosts = NULL;
 }
 
 /* Until it has ended otherwise than by a loss, or is not to be started again. */
@@ -214,6 +260,14 @@ static ronde_status launch_all(const tool_launched *fresh, const tool_call *call
   return status;
 }
 
+/* Nobody can guess it, and only those whom mpirun starts get it. */
+static bool make_key(char key[TOOL_KEY_DIGITS + 1]) {
+  unsigned char bytes[TOOL_KEY_DIGITS / 2];
+  if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) return false;
+  for (size_t i = 0; i < sizeof bytes; i++) snprintf(key + 2 * i, 3, "%02x", bytes[i]);
+  return true;
+}
+
 ronde_status tool_launch(const tool_call *call) {
   tool_launched l = {
       .code = -1,
@@ -230,6 +284,7 @@ ronde_status tool_launch(const tool_call *call) {
   if (status == RONDE_OK) status = check_files();
   if (status == RONDE_OK && l.restarts) status = tool_restart_check(call);
   if (status == RONDE_OK) status = count_ranks(&l, call, &hosts);
+  if (status == RONDE_OK && !make_key(l.key)) status = tool_fail(RONDE_E_INTERNAL, "the system has no random numbers");
   if (status == RONDE_OK) tool_session_begin(&session);
   if (status == RONDE_OK) status = launch_all(&l, call, &hosts, &session);
   tool_hosts_free(&hosts);

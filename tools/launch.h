@@ -3,20 +3,18 @@
 #define TOOL_LAUNCH_H
 
 #include "common.h"
+#include "mark.h"
 
 #include <sys/types.h>
 
-/* Marks on a line of stderr, by which a rank tells the launcher that it has begun, how far it had come when another was lost,
- * and how it has ended. */
-#define TOOL_MARK "\x1eronde-"
-#define TOOL_MARK_BEGIN "begin "
-#define TOOL_MARK_JOINED "joined"
-#define TOOL_MARK_LOST "lost "
-#define TOOL_MARK_WITHOUT "without "
-#define TOOL_MARK_END "end "
 #define TOOL_MPIRUN "mpirun.openmpi"
-/* In the environment of mpirun and of all that it starts. */
-#define TOOL_LAUNCHED "RONDE_LAUNCHED"
+/* Behind the name of this program, where mpirun starts it in the place of ssh (agent.c). In the environment, then: what takes
+ * the place of ssh, and its words; and the process that launches, with the seconds that are left once it is gone. */
+#define TOOL_AGENT_WORD "--as-agent"
+#define TOOL_AGENT "RONDE_AGENT"
+#define TOOL_AGENT_ARGS "RONDE_AGENT_ARGS"
+#define TOOL_AGENT_WATCH "RONDE_AGENT_WATCH"
+#define TOOL_SSH "ssh"
 
 typedef struct tool_stream {
   int from, to;
@@ -32,7 +30,8 @@ typedef struct tool_rank {
   int code;  /* once it has ended */
   bool told; /* when another was lost: the step that the run had gone on from, and the last that has ended here */
   long long resumed_step, step;
-  char host[64];
+  double stopped_s; /* since when it is stopped, before all have joined; 0: it is not */
+  char host[64];    /* where it is, or is to be; "": not known */
 } tool_rank;
 
 /* How far it is with a run that does not end by itself, and why it is ended. */
@@ -41,28 +40,39 @@ typedef enum tool_reason {
   TOOL_BY_FAILURE, /* others have ended */
   TOOL_BY_REQUEST,
   TOOL_BY_START,
-  TOOL_BY_STOP
+  TOOL_BY_STOP,     /* mpirun is stopped, */
+  TOOL_BY_RANK_STOP /* or a rank, before all have joined */
 } tool_reason;
 
 typedef struct tool_launched {
+  char key[TOOL_KEY_DIGITS + 1]; /* of all marks */
+  bool refused[TOOL_N_VERDICTS]; /* marks, which has been said */
   pid_t mpirun;
   tool_stream streams[2]; /* what it prints on stdout, and on stderr */
   int n_ranks, n_begun, n_ended;
   tool_rank *ranks; /* [n_ranks] */
   double grace_s, timeout_s;
-  bool goes_on;     /* once all had joined others than rank 0 may be lost: how it ends is what rank 0 says */
-  bool restarts;    /* survivors of a loss may be saving, */
-  bool joined;      /* if all had joined */
-  const char *out;  /* the run's folder, or NULL */
-  int code;         /* of the rank that knows best why it ended; -1: none has ended yet */
-  bool in_block;    /* inside of what mpirun says */
-  char said[16384]; /* by mpirun */
+  bool goes_on;          /* once all had joined others than rank 0 may be lost: how it ends is what rank 0 says */
+  bool restarts;         /* survivors of a loss may be saving, */
+  bool joined;           /* if all had joined */
+  const char *out;       /* the run's folder, or NULL */
+  int code;              /* of the rank that knows best why it ended; -1: none has ended yet */
+  bool in_block;         /* inside of what mpirun says */
+  char said[16384];      /* by mpirun */
+  char said_there[8192]; /* by ssh and by hosts, for the log alone */
   bool error_seen;
-  char first_error[2048];         /* the one that was printed */
-  char last_error[2048];          /* what every rank meets by itself is said once */
-  char held[8192];                /* errors behind the first one, until it is known which rank knows best */
-  int killed_rank, killed_signal; /* the signal: 0: none was killed; -1: it is not known by which */
-  char lost_host[256];            /* of the killed rank, or of a daemon that mpirun has lost */
+  char first_error[2048];               /* the one that was printed */
+  char last_error[2048];                /* what every rank meets by itself is said once */
+  char held[8192];                      /* errors behind the first one, until it is known which rank knows best */
+  int killed_rank, killed_signal;       /* the signal: 0: none was killed; -1: it is not known by which */
+  char lost_host[256];                  /* of the killed rank, or of a daemon that mpirun has lost */
+  char (*daemon_hosts)[TOOL_MARK_NAME]; /* [n_daemons], by Open MPI's numbers; "": this host, or not known */
+  int n_daemons;
+  char lost_daemon[TOOL_MARK_NAME];      /* the host whose daemon is lost behind mpirun's back, or "" */
+  char failed_host[TOOL_MARK_NAME];      /* on which nothing could be started, or "", */
+  char failed_why[1024];                 /* and the whole line on that */
+  int ended_early;                       /* the rank, counted from 1, that ended before it began; 0: none */
+  char block_host[200], block_what[300]; /* of mpirun's own words on a program that it could not start */
   tool_stage stage;
   tool_reason reason;
   double begin_s, end_by_s; /* end_by_s: when the next stage begins; 0: never */
@@ -72,7 +82,21 @@ typedef struct tool_launched {
   int n_passed_on;          /* requests that the ranks have been told of */
 } tool_launched;
 
+/* Takes what there is of a stream of mpirun's; false at its end. What cannot be believed is refused, and said once. */
+bool tool_hear(tool_launched *launched, tool_stream *stream);
+/* Adds a line to a text, as far as it fits. */
+void tool_add_line(char *text, size_t size, const char *line);
+/* The line that says why a rank could not be started, and where; NULL: that is not known. */
+const char *tool_why_not_started(tool_launched *launched);
+
 /* Until mpirun and all that it has started here are gone; tells how it ended. */
 ronde_status tool_watch(tool_launched *launched);
+
+/* Writes a mark on stderr, with the key of the environment; false: there is none. */
+bool tool_mark_send(const tool_mark *mark);
+
+/* Whether mpirun has started this process in the place of ssh; its work then, and its exit code. */
+bool tool_is_agent(int argc, char **argv);
+int tool_agent(int argc, char **argv);
 
 #endif

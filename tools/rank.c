@@ -25,38 +25,44 @@ bool tool_is_follower(void) { return tool_is_launched() && strcmp(rank_mark(), "
 
 bool tool_is_ours(void) { return getenv(TOOL_LAUNCHED) && tool_is_launched(); }
 
-void tool_mark_begin(void) {
-  char host[64] = "";
-  if (!tool_is_ours()) return;
-  gethostname(host, sizeof host - 1);
-  fprintf(stderr, TOOL_MARK TOOL_MARK_BEGIN "%s %d %s\n", rank_mark(), (int)getpid(), host);
+bool tool_mark_send(const tool_mark *mark) {
+  const char *key = getenv(TOOL_LAUNCHED);
+  char line[TOOL_MARK_BYTES];
+  if (!key || strlen(key) != TOOL_KEY_DIGITS || !tool_mark_write(key, mark, line)) return false;
+  fprintf(stderr, "%s\n", line);
   fflush(stderr);
+  return true;
+}
+
+static void send_own(tool_mark mark) {
+  if (!tool_is_ours()) return;
+  mark.number = (int)strtol(rank_mark(), NULL, 10);
+  tool_mark_send(&mark);
+}
+
+void tool_mark_begin(void) {
+  tool_mark mark = {.kind = TOOL_MARK_BEGIN, .a = getpid()};
+  gethostname(mark.name, sizeof mark.name - 1);
+  send_own(mark);
 }
 
 void tool_mark_joined(void *user) {
   (void)user;
-  if (!tool_is_ours() || tool_is_follower()) return;
-  fprintf(stderr, TOOL_MARK TOOL_MARK_JOINED "\n");
-  fflush(stderr);
+  if (!tool_is_follower()) send_own((tool_mark){.kind = TOOL_MARK_JOINED});
 }
 
 void tool_mark_lost(void *user, int64_t resumed_step, int64_t step) {
   (void)user;
-  if (!tool_is_ours()) return;
-  fprintf(stderr, TOOL_MARK TOOL_MARK_LOST "%s %lld %lld\n", rank_mark(), (long long)resumed_step, (long long)step);
-  fflush(stderr);
+  send_own((tool_mark){.kind = TOOL_MARK_LOST, .a = resumed_step, .b = step});
 }
 
 void tool_mark_without(void *user, int rank) {
   (void)user;
-  if (!tool_is_ours()) return;
-  fprintf(stderr, TOOL_MARK TOOL_MARK_WITHOUT "%d\n", rank);
-  fflush(stderr);
+  tool_mark mark = {.kind = TOOL_MARK_WITHOUT, .number = rank};
+  if (tool_is_ours()) tool_mark_send(&mark);
 }
 
 void tool_mark_end(int code) {
-  if (!tool_is_ours()) return;
   fflush(stdout);
-  fprintf(stderr, TOOL_MARK TOOL_MARK_END "%s %d\n", rank_mark(), code);
-  fflush(stderr);
+  send_own((tool_mark){.kind = TOOL_MARK_END, .a = code});
 }

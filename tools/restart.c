@@ -28,10 +28,12 @@ ronde_status tool_restart_check(const tool_call *call) {
 
 /* ---- who is left ---- */
 
-/* mpirun has lost its daemon there; or none of its ranks has come to an end, and nobody has seen that host speak for a
+/* Nothing could be started there; mpirun has lost its daemon there; or none of its ranks has come to an end, and nobody has seen that host speak for a
  * process that has gone. */
-static bool is_host_lost(const tool_launched *l, const int *host_of, int host) {
+static bool is_host_lost(const tool_launched *l, const int *host_of, const tool_hosts *hosts, int host) {
   bool any = false, all = true;
+  if (*l->failed_host) return !strcmp(l->failed_host, hosts->at[host].name);
+  if (*l->lost_daemon && !strcmp(l->lost_daemon, hosts->at[host].name)) return true;
   for (int r = 0; r < l->n_ranks; r++) {
     const tool_rank *rank = &l->ranks[r];
     if (host_of[r] != host) continue;
@@ -53,7 +55,7 @@ static int leave_out(const tool_launched *l, tool_hosts *hosts, char lost[512], 
   int n_ranks = 0, n_left = 0, slots = 0;
   bool known = counts && host_of && tool_hosts_place(hosts, l->n_ranks, counts, host_of);
   for (int i = 0; i < hosts->n; i++) {
-    bool gone = known && is_host_lost(l, host_of, i);
+    bool gone = known && is_host_lost(l, host_of, hosts, i);
     append_name(gone ? lost : left, 512, hosts->at[i].name);
     if (gone) continue;
     n_ranks += known ? counts[i] : 0;
@@ -104,7 +106,8 @@ bool tool_restart_prepare(const tool_call *call, const tool_launched *l, tool_ho
                           tool_restarts *restarts) {
   char lost[512] = "", left[512] = "";
   int most = (int)strtol(value_of(call, "max-restarts"), NULL, 10), n_servers = ronde_config_server_ranks(call->config);
-  if (!is_wanted(call) || tool_signal()) return false;
+  bool fails_at_first = restarts->n == 0 && *l->failed_host; /* a host's name may be misspelt */
+  if (!is_wanted(call) || tool_signal() || fails_at_first) return false;
   if (restarts->n >= most) {
     tool_fail(RONDE_E_LOST, "not restarted: --max-restarts %d is reached (%s)", most, cause_of(l));
     return false;

@@ -4,12 +4,29 @@
 #include <ftw.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 double tool_now_s(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+bool tool_self_path(char *buffer, size_t size) {
+  ssize_t n = readlink("/proc/self/exe", buffer, size - 1);
+  buffer[n > 0 ? n : 0] = 0;
+  return n > 0;
+}
+
+int tool_process_open(int pid) {
+#ifdef SYS_pidfd_open
+  return pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0u) : -1;
+#else
+  (void)pid;
+  return -1;
+#endif
 }
 
 static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place) {

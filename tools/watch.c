@@ -12,179 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/syscall.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { LOOK_MS = 100, CLOSING_MS = 5, SHOWN_LINES = 3 };
-
-/* ---- processes ---- */
-
-static int open_process(pid_t pid) {
-#ifdef SYS_pidfd_open
-  return pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0u) : -1;
-#else
-  (void)pid;
-  return -1;
-#endif
-}
-
-/* Of one that is not our child and has been waited for by its parent, which only a newer system (Linux 6.15) tells: the
- * signal that ended it, 0: none did, -1: not known. */
-static int signal_of(int end) {
-  struct {
-    uint64_t mask, cgroup;
-    uint32_t ids[11];
-    int32_t status;
-  } info = {.mask = 1 << 3};
-  _Static_assert(sizeof info == 64, "as the system has it");
-  if (end < 0 || ioctl(end, _IOWR(0xff, 11, info), &info) || !(info.mask & 1 << 3)) return -1;
-  return WIFSIGNALED(info.status) ? WTERMSIG(info.status) : 0;
-}
-
-/* ---- what comes from mpirun ---- */
-
-static tool_rank *rank_of(tool_launched *l, int rank) {
-  return rank >= 0 && rank < l->n_ranks ? &l->ranks[rank] : NULL;
-}
-
-static void note_begin(tool_launched *l, const char *words) {
-  int number, pid;
-  char host[64], own[64] = "";
-  tool_rank *rank = sscanf(words, "%d %d %63s", &number, &pid, host) == 3 ? rank_of(l, number) : NULL;
-  if (!rank || rank->begun) return;
-  gethostname(own, sizeof own - 1);
-  *rank = (tool_rank){.begun = true, .gone = rank->gone, .pid = strcmp(host, own) ? 0 : pid};
-  rank->end = open_process(rank->pid);
-  memcpy(rank->host, host, sizeof host);
-  l->n_begun++;
-}
-
-/* A rank that was cut off, or hears that another has gone (4), knows less than one that names a cause. */
-static void note_end(tool_launched *l, const char *words) {
-  int number, code;
-  tool_rank *rank = sscanf(words, "%d %d", &number, &code) == 2 ? rank_of(l, number) : NULL;
-  if (!rank || rank->ended) return;
-  rank->ended = true;
-  rank->code = code;
-  l->n_ended++;
-  if (l->goes_on && number > 0 && code == 4) return; /* of its own loss, or of what rank 0 will say too */
-  bool better = l->code <= 0 || (l->code == 4 && code != 4 && code != 0);
-  if (l->code < 0 || (code != 0 && better)) l->code = code;
-}
-
-static void note_lost(tool_launched *l, const char *words) {
-  int number;
-  long long resumed, step;
-  tool_rank *rank = sscanf(words, "%d %lld %lld", &number, &resumed, &step) == 3 ? rank_of(l, number) : NULL;
-  if (!rank) return;
-  rank->told = true;
-  rank->resumed_step = resumed;
-  rank->step = step;
-}
-
-static void note_without(tool_launched *l, const char *words) {
-  tool_rank *rank = rank_of(l, (int)strtol(words, NULL, 10));
-  if (rank) rank->gone = true;
-}
-
-static void note_mark(tool_launched *l, const char *mark) {
-  size_t begin = sizeof TOOL_MARK_BEGIN - 1, lost = sizeof TOOL_MARK_LOST - 1, end = sizeof TOOL_MARK_END - 1;
-  size_t without = sizeof TOOL_MARK_WITHOUT - 1;
-  if (!strncmp(mark, TOOL_MARK_LOST, lost)) note_lost(l, mark + lost);
-  else if (!strncmp(mark, TOOL_MARK_WITHOUT, without)) note_without(l, mark + without);
-  else if (!strncmp(mark, TOOL_MARK_BEGIN, begin)) note_begin(l, mark + begin);
-  else if (!strncmp(mark, TOOL_MARK_END, end)) note_end(l, mark + end);
-  else if (!strcmp(mark, TOOL_MARK_JOINED)) l->joined = true;
-}
-
-static void add_line(char *text, size_t size, const char *line) {
-  size_t used = strlen(text);
-  snprintf(text + used, size - used, "%s\n", line);
-}
-
-/* "ACTIVATE PROC [[JOB,1],RANK] STATE ...": what has become of a process. True for all lines of that kind. */
-static bool note_state(tool_launched *l, const char *line) {
-  static const char signalled[] = "ABORTED BY SIGNAL", exited[] = "EXITED WITH NON-ZERO STATUS",
-                    silent[] = "TERMINATED WITHOUT SYNC";
-  const char *at = strstr(line, " ACTIVATE ");
-  char state[64];
-  int number;
-  if (!at) return false;
-  if (sscanf(at, " ACTIVATE PROC [[%*d,%*d],%d] STATE %63[^\n]", &number, state) != 2) return true;
-  tool_rank *rank = rank_of(l, number);
-  bool killed = strncmp(state, signalled, sizeof signalled - 1) == 0;
-  if (!rank || (!killed && strncmp(state, exited, sizeof exited - 1) && strncmp(state, silent, sizeof silent - 1)))
-    return true;
-  rank->gone = true;
-  if (!killed || rank->ended || l->killed_signal) return true;
-  l->killed_rank = number;
-  l->killed_signal = signal_of(rank->end);
-  if (l->killed_signal == 0) l->killed_signal = -1;
-  snprintf(l->lost_host, sizeof l->lost_host, "%s", rank->host);
-  return true;
-}
-
-static void note_mpirun(tool_launched *l, const char *line) {
-  if (note_state(l, line)) return;
-  add_line(l->said, sizeof l->said, line);
-  char host[200];
-  int rank, number;
-  const char *at = strstr(line, "process rank ");
-  if (at && sscanf(at, "process rank %d with PID %*d on node %199s exited on signal %d", &rank, host, &number) == 3) {
-    l->killed_rank = rank;
-    l->killed_signal = number;
-    snprintf(l->lost_host, sizeof l->lost_host, "%s", host);
-  }
-  at = strstr(line, "Remote daemon: ");
-  if (at && sscanf(at, "Remote daemon: %*s on node %199s", host) == 1)
-    snprintf(l->lost_host, sizeof l->lost_host, "%s", host);
-}
-
-static bool is_rule(const char *line) { return strspn(line, "-") >= 60; }
-
-/* Inside its blocks mpirun names no source; ranks print none of its rules. */
-static void take_rank_line(tool_launched *l, tool_stream *s, const char *line) {
-  const char *mark = strstr(line, TOOL_MARK);
-  if (mark) {
-    note_mark(l, mark + strlen(TOOL_MARK));
-  } else if (is_rule(line)) {
-    l->in_block = !l->in_block;
-  } else if (s->to == STDERR_FILENO &&
-             (l->in_block || line[0] == '[' || strncmp(line, TOOL_MPIRUN ": ", sizeof TOOL_MPIRUN) == 0)) {
-    note_mpirun(l, line);
-  } else {
-    bool is_error = strncmp(line, "ronde: error: ", 14) == 0, again = is_error && strcmp(line, l->last_error) == 0;
-    if (is_error) snprintf(l->last_error, sizeof l->last_error, "%s", line);
-    if (is_error && l->error_seen && !again) add_line(l->held, sizeof l->held, line);
-    else if (!again) dprintf(s->to, "%s\n", line);
-    if (is_error && !l->error_seen) snprintf(l->first_error, sizeof l->first_error, "%s", line);
-    l->error_seen |= is_error;
-  }
-}
-
-/* False at the end of the stream. */
-static bool take_output(tool_launched *l, tool_stream *s) {
-  ssize_t got = read(s->from, s->line + s->n, sizeof s->line - 1 - s->n);
-  if (got < 0 && errno == EINTR) return true;
-  if (got > 0) s->n += (size_t)got;
-  s->line[s->n] = 0;
-  char *begin = s->line, *newline;
-  while ((newline = strchr(begin, '\n'))) {
-    *newline = 0;
-    take_rank_line(l, s, begin);
-    begin = newline + 1;
-  }
-  s->n -= (size_t)(begin - s->line);
-  memmove(s->line, begin, s->n + 1);
-  if (s->n == sizeof s->line - 1 || (got <= 0 && s->n)) {
-    take_rank_line(l, s, s->line);
-    s->n = 0;
-  }
-  return got > 0;
-}
 
 /* Takes what is there, or comes within LOOK_MS; false: nothing came. */
 static bool take_some(tool_launched *l) {
@@ -198,7 +31,7 @@ static bool take_some(tool_launched *l) {
   for (int i = 0; i < 2; i++) {
     if (files[i].fd < 0 || !files[i].revents) continue;
     any = true;
-    if (take_output(l, &l->streams[i])) continue;
+    if (tool_hear(l, &l->streams[i])) continue;
     close(files[i].fd);
     l->streams[i].from = -1;
   }
@@ -267,23 +100,34 @@ static void look_at_mpirun(tool_launched *l) {
   if (stopped && tool_now_s() - l->stopped_s > l->timeout_s) set_end(l, 0, TOOL_BY_STOP);
 }
 
+/* Once all have joined, the others tell that one is stopped; before that nobody can. */
+static void note_stop(tool_launched *l, tool_rank *rank, bool stopped) {
+  if (l->stage != TOOL_RUNS) return;
+  if (!stopped || l->joined) rank->stopped_s = 0;
+  else if (rank->stopped_s == 0) rank->stopped_s = tool_now_s();
+  else if (tool_now_s() - rank->stopped_s > l->timeout_s) set_end(l, 0, TOOL_BY_RANK_STOP);
+}
+
 /* A rank of this host that has gone without a word: mpirun, which should have noticed, may hang. */
 static void look_at_ranks(tool_launched *l) {
   if (tool_now_s() - l->looked_s < TOOL_LOOK_S) return;
   l->looked_s = tool_now_s();
   for (int i = 0; i < l->n_ranks; i++) {
-    const tool_rank *rank = &l->ranks[i];
+    tool_rank *rank = &l->ranks[i];
     char state;
     unsigned long long pending;
     if (rank->ended || (l->goes_on && l->joined && i > 0)) continue;
-    if (rank->gone) set_end(l, last_words_s(l), TOOL_BY_FAILURE);
+    if (rank->gone) set_end(l, rank->begun ? last_words_s(l) : TOOL_AT_ONCE_S, TOOL_BY_FAILURE);
     if (rank->pid == 0) continue;
-    if (!read_state(rank->pid, &state, &pending) || state == 'Z') set_end(l, last_words_s(l), TOOL_BY_FAILURE);
+    bool seen = read_state(rank->pid, &state, &pending);
+    if (!seen || state == 'Z') set_end(l, last_words_s(l), TOOL_BY_FAILURE);
+    note_stop(l, rank, seen && (state == 'T' || state == 't'));
   }
+  if (*l->lost_daemon && !(l->goes_on && l->joined)) set_end(l, last_words_s(l), TOOL_BY_FAILURE);
 }
 
-/* Each request goes on to every rank, by mpirun. The first one leaves them the time to save; where not all have begun
- * there is nothing to be saved. */
+/* Each request goes on to every rank, by mpirun. The first one leaves them the time to save; before all have joined there
+ * is nothing to be saved. */
 static void pass_requests_on(tool_launched *l) {
   int n = tool_signal_requests();
   if (n == l->n_passed_on) return;
@@ -291,7 +135,12 @@ static void pass_requests_on(tool_launched *l) {
   if (n == 1) l->asked_s = tool_now_s();
   kill(l->mpirun, tool_signal() == SIGTERM ? SIGUSR2 : SIGUSR1);
   if (l->stopped_s > 0) kill(l->mpirun, SIGCONT);
-  set_end(l, l->n_begun < l->n_ranks ? 0 : n > 1 ? TOOL_AT_ONCE_S : l->grace_s + TOOL_GRACE_MARGIN_S, TOOL_BY_REQUEST);
+  bool at_once = n > 1 || !l->joined;
+  set_end(l,
+          l->n_begun < l->n_ranks ? 0
+          : at_once               ? TOOL_AT_ONCE_S
+                                  : l->grace_s + TOOL_GRACE_MARGIN_S,
+          TOOL_BY_REQUEST);
 }
 
 /* Whether the error that was printed names each rank that has not ended: such a one may have been killed before it could
@@ -415,7 +264,7 @@ static const char *name_missing(const tool_launched *l, const char *host, char t
       append_words(text, 512, " ", "and others");
       break;
     }
-    snprintf(one, sizeof one, rank->begun && !host ? "rank %d on host %s" : "rank %d", i, rank->host);
+    snprintf(one, sizeof one, *rank->host && !host ? "rank %d on host %s" : "rank %d", i, rank->host);
     append_words(text, 512, ", ", one);
   }
   return text;
@@ -428,15 +277,18 @@ static void tell_said(tool_launched *l) {
   FILE *file = NULL;
   bool refused = l->code == ronde_status_exit_code(RONDE_E_USAGE) || l->code == ronde_status_exit_code(RONDE_E_INPUT);
   /* Of a loss the first to notice knows most: the others lose each other in turn. */
-  if (l->code == 4) add_line(l->said, sizeof l->said, l->held);
+  if (l->code == 4) tool_add_line(l->said, sizeof l->said, l->held);
   else fputs(l->held, stderr);
-  if (!*l->said) return;
+  if (!*l->said && !*l->said_there) return;
   snprintf(path, sizeof path, "%s/mpirun.log", l->out ? l->out : "");
+  if (l->out && !refused) mkdir(l->out, 0777); /* a start that failed has made no folder yet */
   if (l->out && !refused && (file = fopen(path, "w"))) {
-    fputs(l->said, file);
+    fputs(l->said_there, file), fputs(l->said, file);
     fclose(file);
   }
-  if (l->error_seen || *l->lost_host || l->stage != TOOL_RUNS || is_over(l)) return;
+  if (l->error_seen || *l->lost_host || *l->lost_daemon || l->stage != TOOL_RUNS || is_over(l) ||
+      tool_why_not_started(l))
+    return;
   const char *at = l->said;
   for (int n = 0; *at && n < SHOWN_LINES; at += strcspn(at, "\n") + (at[strcspn(at, "\n")] != 0)) {
     int length = (int)strcspn(at, "\n");
@@ -450,6 +302,7 @@ static ronde_status conclude_interrupted(const tool_launched *l) {
   char missing[512];
   name_missing(l, NULL, missing);
   if (l->n_begun < l->n_ranks) return tool_fail(RONDE_E_CANCELLED, "interrupted before all ranks had started");
+  if (!l->joined) return tool_fail(RONDE_E_CANCELLED, "interrupted before all ranks had joined");
   if (tool_signal_requests() > 1)
     return tool_fail(RONDE_E_CANCELLED, "interrupted twice: ended at once, without saving the state: %s", missing);
   if (l->stage == TOOL_RUNS && tool_now_s() - l->asked_s < l->grace_s)
@@ -469,24 +322,24 @@ static ronde_status conclude_by_force(const tool_launched *l) {
     tool_error_shown();
     return RONDE_E_LOST;
   }
+  if (l->reason == TOOL_BY_RANK_STOP)
+    for (int i = 0; i < l->n_ranks; i++)
+      if (l->ranks[i].stopped_s > 0)
+        return tool_fail(RONDE_E_LOST, "rank %d on host %s was lost: it was stopped for more than --timeout %.0f s", i,
+                         l->ranks[i].host, l->timeout_s);
   if (l->reason == TOOL_BY_STOP)
     return tool_fail(RONDE_E_LOST, "mpirun was lost: it was stopped for more than --timeout %.0f s", l->timeout_s);
   return tool_fail(l->code > 0 ? tool_status_of_exit(l->code) : RONDE_E_LOST, "did not end in time and was killed: %s",
                    *missing ? missing : "mpirun");
 }
 
-static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
+/* What the launcher itself has seen to be lost; RONDE_OK: nothing. */
+static ronde_status conclude_loss(const tool_launched *l, int mpirun_state, bool daemon_lost) {
   char missing[512];
   bool all_ended = l->n_ended == l->n_ranks;
-  tell_said(l);
-  if (is_over(l)) {
-    if (l->code && l->error_seen) tool_error_shown();
-    return l->code ? tool_status_of_exit(l->code) : RONDE_OK;
-  }
-  bool by_us = l->stage != TOOL_RUNS && (!all_ended || l->reason == TOOL_BY_START || l->reason == TOOL_BY_STOP);
-  if (tool_signal() && !all_ended && !has_failed(l) && (by_us || !l->killed_signal)) return conclude_interrupted(l);
-  bool is_known = l->killed_signal && (is_explained(l) || l->reason == TOOL_BY_FAILURE);
-  if (by_us && !is_known) return conclude_by_force(l);
+  if (daemon_lost)
+    return tool_fail(RONDE_E_LOST, "host %s was lost, or Open MPI's daemon there, and with it: %s", l->lost_daemon,
+                     name_missing(l, l->lost_daemon, missing));
   if (l->killed_signal < 0)
     return tool_fail(RONDE_E_LOST, "rank %d on host %s was lost: killed by a signal", l->killed_rank, l->lost_host);
   if (l->killed_signal > 0)
@@ -498,6 +351,27 @@ static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
   if (WIFSIGNALED(mpirun_state) && l->stage == TOOL_RUNS && !all_ended)
     return tool_fail(RONDE_E_LOST, "mpirun was lost: killed by signal %d (%s), and with it: %s", WTERMSIG(mpirun_state),
                      strsignal(WTERMSIG(mpirun_state)), name_missing(l, NULL, missing));
+  return RONDE_OK;
+}
+
+static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
+  char missing[512];
+  bool all_ended = l->n_ended == l->n_ranks;
+  tell_said(l);
+  if (is_over(l)) {
+    if (l->code && l->error_seen) tool_error_shown();
+    return l->code ? tool_status_of_exit(l->code) : RONDE_OK;
+  }
+  bool by_us = l->stage != TOOL_RUNS && (!all_ended || l->reason == TOOL_BY_START || l->reason == TOOL_BY_STOP);
+  bool may_not_start = l->n_begun < l->n_ranks && !l->error_seen && !l->killed_signal && l->reason != TOOL_BY_START;
+  const char *not_started = may_not_start ? tool_why_not_started(l) : NULL;
+  if (tool_signal() && !all_ended && !has_failed(l) && (by_us || !l->killed_signal)) return conclude_interrupted(l);
+  if (not_started) return tool_fail(RONDE_E_LOST, "%s", not_started);
+  bool daemon_lost = *l->lost_daemon && !all_ended && !l->error_seen && l->reason == TOOL_BY_FAILURE;
+  bool is_known = daemon_lost || (l->killed_signal && (is_explained(l) || l->reason == TOOL_BY_FAILURE));
+  if (by_us && !is_known) return conclude_by_force(l);
+  ronde_status lost = conclude_loss(l, mpirun_state, daemon_lost);
+  if (lost) return lost;
   int code = l->code > 0 ? l->code : (mpirun_state && l->stage == TOOL_RUNS) || !all_ended ? 4 : 0;
   if (code == 0) return RONDE_OK;
   if (l->error_seen) tool_error_shown();

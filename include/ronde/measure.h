@@ -175,6 +175,13 @@ RONDE_API bool ronde_config_understands(const ronde_config *config, const char *
  * Ranks that are started on other hosts need them too. */
 RONDE_API const char *ronde_config_variable(int i);
 
+/* What a launcher and its ranks write to each other carries a seal: the first 16 bytes of HMAC-SHA-256, in hexadecimal. */
+enum { RONDE_SEAL_DIGITS = 32 };
+/* The seal on a text by a key, which is a text too. False where libcrypto fails. */
+RONDE_API bool ronde_seal(const char *key, const char *text, char seal_out[RONDE_SEAL_DIGITS + 1]);
+/* Whether that is the text's seal; false for anything else, whatever its length. */
+RONDE_API bool ronde_seal_holds(const char *key, const char *text, const char *seal);
+
 /* ---- words ------------------------------------------------------------------------------------------------------ */
 
 /* The index of the word among words [n] that `word` is likely to be a misspelling of; -1: none is near. */

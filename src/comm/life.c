@@ -31,17 +31,18 @@ typedef struct peer {
   ronde__doing doing;
   uint64_t since_ns; /* of the state */
   ronde__life_offer offer;
-  bool is_near;          /* on this host, and seen */
-  int end;               /* of one that is: its pidfd, or -1 */
-  int probe;             /* a connection to one that is not heard, or -1 */
-  uint64_t probed_ns;    /* when one was begun, */
-  uint64_t answered_ns;  /* and was seen to be there */
-  uint64_t sequence;     /* of its last word */
-  bool warned;           /* that it is stopped */
-  _Atomic bool left;     /* by its own word */
-  _Atomic bool given_up; /* others know that it is lost */
-  _Atomic bool lost;     /* and this has been said */
-  ronde__loss loss;      /* then */
+  bool is_near;                     /* on this host, and seen */
+  int end;                          /* of one that is: its pidfd, or -1 */
+  int probe;                        /* a connection to one that is not heard, or -1 */
+  uint64_t probed_ns;               /* when one was begun, */
+  uint64_t answered_ns;             /* and was seen to be there */
+  uint8_t hello[RONDE__LIFE_HELLO]; /* its answer to who connects, which only this job knows */
+  uint64_t sequence;                /* of its last word */
+  bool warned;                      /* that it is stopped */
+  _Atomic bool left;                /* by its own word */
+  _Atomic bool given_up;            /* others know that it is lost */
+  _Atomic bool lost;                /* and this has been said */
+  ronde__loss loss;                 /* then */
 } peer;
 
 typedef struct host {
@@ -225,7 +226,7 @@ static void probe(ronde__life *l, peer *p, host *h, uint64_t now) {
     p->probed_ns = now;
     p->probe = ronde__life_probe(h->address, p->offer.place.connections, &answer);
   }
-  if (p->probe >= 0) answer = ronde__life_probed(p->probe);
+  if (p->probe >= 0) answer = ronde__life_probed(p->probe, p->hello);
   if (answer != RONDE__ANSWER_NONE && answer != RONDE__ANSWER_HOST) end_probe(p);
   if (answer == RONDE__ANSWER_HOST || answer == RONDE__ANSWER_LIVES) p->answered_ns = now;
   if (answer == RONDE__ANSWER_HOST) turn(p, RONDE__LIFE_STOPPED, now);
@@ -416,7 +417,7 @@ static void beat(const ronde__life *l) {
 
 static void look(ronde__life *l, bool near, uint64_t now) {
   if (l->net.datagrams >= 0) hear_datagrams(l, now);
-  if (l->net.connections >= 0) ronde__life_greet(&l->net);
+  if (l->net.connections >= 0) ronde__life_greet(&l->net, l->peers[l->rank].hello);
   if (near) look_near(l, now);
   look_far(l, now);
   if (any_in_doubt(l) && l->o.listen) l->o.listen(l->o.user);
@@ -493,6 +494,7 @@ void ronde__life_meet(ronde__life *l, const ronde__life_offer *offers, const uin
   for (int r = 0; r < l->size; r++) {
     peer *p = &l->peers[r];
     p->offer = offers[r];
+    ronde__seal(key, RONDE__LIFE_KEY, &r, sizeof r, p->hello);
     p->since_ns = l->started_ns;
     if (is_here(l, r) && r != l->rank) p->end = ronde__process_open(p->offer.process);
     p->is_near = p->end >= 0;

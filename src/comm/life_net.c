@@ -14,8 +14,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const char hello = 'L';
-
 static bool is_excluded(const char *name) {
   return !strcmp(name, "lo") || !strcmp(name, "docker0") || !strcmp(name, "virbr0");
 }
@@ -90,9 +88,9 @@ void ronde__life_close(ronde__life_net *net) {
   *net = (ronde__life_net){.datagrams = -1, .connections = -1};
 }
 
-void ronde__life_greet(const ronde__life_net *net) {
+void ronde__life_greet(const ronde__life_net *net, const uint8_t hello[RONDE__LIFE_HELLO]) {
   for (int s; (s = accept4(net->connections, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0; close(s))
-    if (send(s, &hello, 1, MSG_NOSIGNAL) < 0) continue;
+    if (send(s, hello, RONDE__LIFE_HELLO, MSG_NOSIGNAL) < 0) continue;
 }
 
 int ronde__life_probe(uint32_t address, uint16_t port, ronde__life_answer *answer_out) {
@@ -116,16 +114,18 @@ int ronde__life_probe(uint32_t address, uint16_t port, ronde__life_answer *answe
 }
 
 /* A process that dies resets what it has not accepted; one that lives says a word before it closes. */
-ronde__life_answer ronde__life_probed(int s) {
+ronde__life_answer ronde__life_probed(int s, const uint8_t hello[RONDE__LIFE_HELLO]) {
   struct pollfd file = {.fd = s, .events = POLLIN | POLLOUT};
   int error = 0;
   socklen_t size = sizeof error;
-  char word;
+  uint8_t word[RONDE__LIFE_HELLO];
   if (poll(&file, 1, 0) <= 0) return RONDE__ANSWER_NONE;
   if (getsockopt(s, SOL_SOCKET, SO_ERROR, &error, &size)) return RONDE__ANSWER_FAILED;
   if (error) return error == ECONNREFUSED || error == ECONNRESET ? RONDE__ANSWER_GONE : RONDE__ANSWER_FAILED;
-  ssize_t got = recv(s, &word, 1, 0);
-  if (got == 1) return word == hello ? RONDE__ANSWER_LIVES : RONDE__ANSWER_GONE;
+  ssize_t got = recv(s, word, sizeof word, MSG_PEEK);
+  if (got > 0 && memcmp(word, hello, (size_t)got) != 0) return RONDE__ANSWER_GONE;
+  if (got == RONDE__LIFE_HELLO) return RONDE__ANSWER_LIVES;
+  if (got > 0) return RONDE__ANSWER_HOST;
   if (got == 0) return RONDE__ANSWER_GONE;
   if (errno == EAGAIN) return file.revents & POLLOUT ? RONDE__ANSWER_HOST : RONDE__ANSWER_NONE;
   return errno == ECONNREFUSED || errno == ECONNRESET ? RONDE__ANSWER_GONE : RONDE__ANSWER_FAILED;

@@ -5,7 +5,10 @@
 
 #include "base/base.h"
 
-enum { RONDE__LIFE_ADDRESSES = 4 };
+enum {
+  RONDE__LIFE_ADDRESSES = 4,
+  RONDE__LIFE_HELLO = 16 /* bytes, by which a rank answers who connects to it */
+};
 
 /* Where a rank is to be reached. */
 typedef struct ronde__life_place {
@@ -35,12 +38,13 @@ int ronde__life_addresses(const char *iface, uint32_t *addresses_out);
  * have another way to miss each other. */
 bool ronde__life_listen(const char *iface, ronde__life_net *net_out);
 void ronde__life_close(ronde__life_net *net); /* sockets may be -1 */
-/* Answers whoever has connected. */
-void ronde__life_greet(const ronde__life_net *net);
+/* Answers whoever has connected, and reads nothing of them. */
+void ronde__life_greet(const ronde__life_net *net, const uint8_t hello[RONDE__LIFE_HELLO]);
 
 /* Begins to connect; -1: it cannot, or has its answer already. */
 int ronde__life_probe(uint32_t address, uint16_t port, ronde__life_answer *answer_out);
-/* What has come of it; the socket remains the caller's. */
-ronde__life_answer ronde__life_probed(int socket);
+/* What has come of it, where that rank would answer with this; who answers otherwise has got its port, so the rank is gone. The
+ * socket remains the caller's. */
+ronde__life_answer ronde__life_probed(int socket, const uint8_t hello[RONDE__LIFE_HELLO]);
 
 #endif

@@ -336,12 +336,37 @@ static void an_interface_is_named_or_a_network(void **state) {
   for (int i = 0, n = ronde__life_addresses("", found); i < n; i++) assert_true(found[i] != htonl(INADDR_LOOPBACK));
 }
 
+static ronde__life_answer answer_of(const ronde__life_net *net, const uint8_t own[RONDE__LIFE_HELLO],
+                                    const uint8_t expected[RONDE__LIFE_HELLO]) {
+  ronde__life_answer answer;
+  int s = ronde__life_probe(htonl(INADDR_LOOPBACK), net->place.connections, &answer);
+  assert_true(s >= 0);
+  for (int i = 0; i < 1000 && (answer == RONDE__ANSWER_NONE || answer == RONDE__ANSWER_HOST); i++) {
+    ronde__life_greet(net, own);
+    poll(&(struct pollfd){.fd = s, .events = POLLIN}, 1, 10);
+    answer = ronde__life_probed(s, expected);
+  }
+  close(s);
+  return answer;
+}
+
+/* A rank of another job may have got the port of one that has gone. */
+static void who_answers_must_be_that_rank(void **state) {
+  static const uint8_t one[RONDE__LIFE_HELLO] = {1}, other[RONDE__LIFE_HELLO] = {1, [RONDE__LIFE_HELLO - 1] = 1};
+  ronde__life_net net;
+  assert_true(ronde__life_listen("lo", &net));
+  assert_int_equal(answer_of(&net, one, one), RONDE__ANSWER_LIVES);
+  assert_int_equal(answer_of(&net, one, other), RONDE__ANSWER_GONE);
+  ronde__life_close(&net);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_message_is_read_as_it_was_written),
       cmocka_unit_test(what_is_not_this_jobs_is_refused),
       cmocka_unit_test(two_keys_are_not_alike),
       cmocka_unit_test(an_interface_is_named_or_a_network),
+      cmocka_unit_test(who_answers_must_be_that_rank),
       cmocka_unit_test(on_one_host_nothing_listens),
       cmocka_unit_test(a_neighbour_that_dies_is_lost_at_once),
       cmocka_unit_test(a_rank_of_another_host_that_dies_is_lost),

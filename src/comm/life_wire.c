@@ -1,9 +1,6 @@
 /* Writes and reads signs of life. */
 #include "comm/life_wire.h"
 
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <string.h>
 
 static const uint8_t magic[4] = {'R', 'N', 'D', 'L'};
@@ -17,14 +14,6 @@ static uint64_t get(const uint8_t *at, int n) {
   uint64_t value = 0;
   for (int i = 0; i < n; i++) value |= (uint64_t)at[i] << 8 * i;
   return value;
-}
-
-static bool sign(const uint8_t *data, size_t bytes, const uint8_t key[RONDE__LIFE_KEY], uint8_t mac[RONDE__LIFE_MAC]) {
-  uint8_t whole[EVP_MAX_MD_SIZE];
-  unsigned length = 0;
-  if (!HMAC(EVP_sha256(), key, RONDE__LIFE_KEY, data, bytes, whole, &length) || length < RONDE__LIFE_MAC) return false;
-  memcpy(mac, whole, RONDE__LIFE_MAC);
-  return true;
 }
 
 const char *ronde__life_verdict_text(ronde__life_verdict verdict) {
@@ -52,7 +41,7 @@ size_t ronde__life_write(const ronde__life_message *m, const uint8_t key[RONDE__
     data[n + 5] = (uint8_t)w->doing.activity;
     put(data + n + 8, (uint64_t)w->doing.step, 8);
   }
-  return sign(data, n, key, data + n) ? n + RONDE__LIFE_MAC : 0;
+  return ronde__seal(key, RONDE__LIFE_KEY, data, n, data + n) ? n + RONDE__LIFE_MAC : 0;
 }
 
 static bool read_word(const uint8_t *at, int n_ranks, ronde__life_word *word) {
@@ -67,7 +56,6 @@ static bool read_word(const uint8_t *at, int n_ranks, ronde__life_word *word) {
 ronde__life_verdict ronde__life_read(const uint8_t *data, size_t bytes, const uint8_t key[RONDE__LIFE_KEY], int n_ranks,
                                      ronde__life_message *message_out) {
   ronde__life_message m = {0};
-  uint8_t mac[RONDE__LIFE_MAC];
   if (bytes < sizeof magic || memcmp(data, magic, sizeof magic)) return RONDE__LIFE_FOREIGN;
   if (bytes < RONDE__LIFE_HEAD + RONDE__LIFE_MAC) return RONDE__LIFE_TRUNCATED;
   if (data[4] != VERSION) return RONDE__LIFE_VERSION;
@@ -75,8 +63,7 @@ ronde__life_verdict ronde__life_read(const uint8_t *data, size_t bytes, const ui
   if (n > RONDE__LIFE_WORDS || bytes != RONDE__LIFE_HEAD + n * RONDE__LIFE_WORD + RONDE__LIFE_MAC)
     return RONDE__LIFE_TRUNCATED;
   size_t signed_bytes = bytes - RONDE__LIFE_MAC;
-  if (!sign(data, signed_bytes, key, mac) || CRYPTO_memcmp(mac, data + signed_bytes, sizeof mac))
-    return RONDE__LIFE_KEYLESS;
+  if (!ronde__seal_holds(key, RONDE__LIFE_KEY, data, signed_bytes, data + signed_bytes)) return RONDE__LIFE_KEYLESS;
   if (sender >= (uint64_t)n_ranks || get(data + 5, 3)) return RONDE__LIFE_NONSENSE;
   m.sender = (int)sender;
   m.n = (int)n;

@@ -8,6 +8,7 @@
 #define RONDE_LIFE_WIRE_H
 
 #include "base/base.h"
+#include "comm/seal.h"
 #include "comm/transport.h"
 
 enum {
@@ -15,7 +16,7 @@ enum {
   RONDE__LIFE_WORDS = 64, /* at most, in a datagram that fits one packet of Ethernet */
   RONDE__LIFE_HEAD = 24,
   RONDE__LIFE_WORD = 16,
-  RONDE__LIFE_MAC = 16,
+  RONDE__LIFE_MAC = RONDE__SEAL_BYTES,
   RONDE__LIFE_BYTES = RONDE__LIFE_HEAD + RONDE__LIFE_WORDS * RONDE__LIFE_WORD + RONDE__LIFE_MAC
 };
 

@@ -82,10 +82,16 @@ static void finalize(void) {
 
 static const char single_copy[] = "OMPI_MCA_btl_vader_single_copy_mechanism";
 
+/* Ranks of one host need no sockets, and nobody is to find one open. */
+static bool all_on_this_host(void) {
+  const char *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE"), *all = getenv("OMPI_COMM_WORLD_SIZE");
+  return here && all && !strcmp(here, all);
+}
+
 /* What was found best for the transport as it is used here; the user's own settings go first. */
 static void set_defaults(void) {
   setenv("OMPI_MCA_pml", "ob1", 0); /* one path, the one that is tested and measured */
-  setenv("OMPI_MCA_btl", "self,vader,tcp", 0);
+  setenv("OMPI_MCA_btl", all_on_this_host() ? "self,vader" : "self,vader,tcp", 0);
   setenv(single_copy, "none", 0); /* the others need rights that containers take away, or fail */
   /* System V segments go with their last process, however it ends; files in /dev/shm would be left by one that is killed.
    * What mpirun found best for its daemons says nothing of that. */

@@ -151,7 +151,7 @@ static ronde_status let_others_begin(state *s) {
 static ronde_status wait_to_begin(state *s) {
   ronde__ps_worker *ps = s->ps;
   int64_t step;
-  uint64_t limit_ns = (uint64_t)ps->settings->options->warm_start * RONDE__SERVICE_IDLE_NS;
+  uint64_t limit_ns = (uint64_t)ps->settings->options->warm_start * ps->group->timeout_ns;
   ronde__prof_switch(ps->worker->prof, RONDE__PHASE_WAIT);
   RONDE_TRY(ps->group->ops->irecv(ps->group, 0, BEGIN, &step, sizeof step, ps->ends));
   RONDE_TRY(ps->group->ops->wait(ps->group, ps->ends, 1, limit_ns));

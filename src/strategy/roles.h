@@ -66,9 +66,6 @@ static inline bool ronde__member_is_beside(const ronde__roles *roles, const rond
 }
 static inline bool ronde__roles_alone(const ronde__roles *roles) { return roles->n_members == 1; }
 
-/* Loading, evaluation, a whole forward and backward pass: what a member that is no worker waits for may take long. */
-#define RONDE__SERVICE_IDLE_NS 600000000000u
-
 /* A member at work. */
 typedef struct ronde__service {
   const ronde__member *member; /* NULL: there is none */

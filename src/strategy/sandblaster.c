@@ -127,7 +127,7 @@ static ronde_status say(state *s) {
 static ronde_status hear(state *s) {
   ronde__prof_switch(s->worker->prof, RONDE__PHASE_WAIT);
   RONDE_TRY(begin_receive(s, s->coordinator, RONDE__SANDBLASTER_ORDER, &s->order, sizeof s->order));
-  RONDE_TRY(end_all(s, RONDE__SERVICE_IDLE_NS));
+  RONDE_TRY(end_all(s, s->group->timeout_ns));
   if (s->order.kind != RONDE__SANDBLASTER_OVER) return RONDE_OK;
   RONDE_TRY(begin_receive(s, s->coordinator, RONDE__SANDBLASTER_OUTCOME, &s->outcome, sizeof s->outcome));
   return end_all(s, s->group->timeout_ns);

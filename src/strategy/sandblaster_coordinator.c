@@ -53,7 +53,7 @@ static uint32_t tag_of(uint32_t tag) { return RONDE__SANDBLASTER_TAG(tag); }
 
 /* Of servers, which work while it waits. */
 static ronde_status wait_for_servers(coordinator *s) {
-  return s->group->ops->wait(s->group, s->asked, s->n_servers, RONDE__SERVICE_IDLE_NS);
+  return s->group->ops->wait(s->group, s->asked, s->n_servers, s->group->timeout_ns);
 }
 
 /* ---- L-BFGS by commands -------------------------------------------------------------------------------------------- */
@@ -271,7 +271,7 @@ static ronde_status make_portions(coordinator *s, const ronde__step *step) {
 static ronde_status await_workers(coordinator *s) {
   ronde__prof_switch(s->prof, RONDE__PHASE_WAIT);
   for (int w = 0; w < s->n_workers; w++) RONDE_TRY(await_word(s, w));
-  RONDE_TRY(s->group->ops->wait(s->group, s->words, s->n_workers, RONDE__SERVICE_IDLE_NS));
+  RONDE_TRY(s->group->ops->wait(s->group, s->words, s->n_workers, s->group->timeout_ns));
   ronde__prof_switch(s->prof, RONDE__PHASE_EXCHANGE);
   return RONDE_OK;
 }
@@ -333,7 +333,7 @@ static ronde_status set_up(coordinator *s) {
   size_t n_parts = 0;
   ronde__lbfgs_options options = ronde__lbfgs_options_of(s->o.settings->options);
   RONDE_TRY(s->group->ops->irecv(s->group, 0, tag_of(RONDE__SANDBLASTER_PLAN), &plan, sizeof plan, s->words));
-  RONDE_TRY(s->group->ops->wait(s->group, s->words, 1, RONDE__SERVICE_IDLE_NS));
+  RONDE_TRY(s->group->ops->wait(s->group, s->words, 1, s->group->timeout_ns));
   s->n = (size_t)plan.n;
   for (int i = 0; i < s->n_servers; i++) n_parts += ronde__sandblaster_parts(s->n, i, s->n_servers);
   RONDE__ALLOC(s->parts, n_parts * sizeof *s->parts, "L-BFGS coordinator");

@@ -42,7 +42,7 @@ typedef struct server {
 static uint32_t tag_of(uint32_t tag) { return RONDE__SANDBLASTER_TAG(tag); }
 
 static ronde_status wait_for(server *s, ronde__request *requests, int n) {
-  return s->group->ops->wait(s->group, requests, n, RONDE__SERVICE_IDLE_NS);
+  return s->group->ops->wait(s->group, requests, n, s->group->timeout_ns);
 }
 
 /* ---- set-up ---- */
@@ -213,7 +213,7 @@ static ronde_status serve(server *s) {
   RONDE_TRY(await_program(s));
   while (!s->ended) {
     ronde__prof_switch(s->prof, RONDE__PHASE_WAIT);
-    RONDE_TRY(s->group->ops->wait_some(s->group, s->requests, s->n_requests, RONDE__SERVICE_IDLE_NS));
+    RONDE_TRY(s->group->ops->wait_some(s->group, s->requests, s->n_requests, s->group->timeout_ns));
     ronde__prof_switch(s->prof, RONDE__PHASE_EXCHANGE);
     RONDE_TRY(serve_workers(s));
     if (!s->requests[0].impl) RONDE_TRY(go_on(s));

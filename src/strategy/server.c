@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 ronde_status ronde__server_wait(ronde__server *s, ronde__request *requests, int n) {
-  return s->group->ops->wait(s->group, requests, n, RONDE__SERVICE_IDLE_NS);
+  return s->group->ops->wait(s->group, requests, n, s->group->timeout_ns);
 }
 
 ronde_status ronde__server_take(ronde__server *s, uint32_t tag, void *data, size_t bytes) {

@@ -114,7 +114,7 @@ ronde_status ronde__server_on_arrival(ronde__server *s) {
   RONDE_TRY(ronde__clients_create(s));
   while (n_gone(s) < n_workers) {
     ronde__prof_switch(s->prof, RONDE__PHASE_WAIT);
-    RONDE_TRY(group->ops->wait_some(group, s->requests, s->n_requests, RONDE__SERVICE_IDLE_NS));
+    RONDE_TRY(group->ops->wait_some(group, s->requests, s->n_requests, group->timeout_ns));
     ronde__prof_switch(s->prof, RONDE__PHASE_EXCHANGE);
     for (int w = 0; w < n_workers; w++) RONDE_TRY(serve_worker(s, w));
   }

@@ -45,7 +45,7 @@ static ronde_status backup_tell(backup *b, ronde__ps_decision decision) {
   ronde__transport *group = s->group;
   int64_t slot = b->n_sent++ % b->n_slots;
   ronde__request *requests = b->sending + slot * s->n_servers;
-  RONDE_TRY(group->ops->wait(group, requests, s->n_servers, RONDE__SERVICE_IDLE_NS));
+  RONDE_TRY(group->ops->wait(group, requests, s->n_servers, group->timeout_ns));
   b->sent[slot] = decision;
   for (int i = 1; i < s->n_servers; i++)
     RONDE_TRY(group->ops->isend(group, s->server_ranks[i], RONDE__PS_TAG(RONDE__PS_DECISION), &b->sent[slot],
@@ -267,7 +267,7 @@ static ronde_status serve(backup *b) {
   if (!b->decides) RONDE_TRY(hear(b));
   while (n_gone < s->n_workers || !(b->decides || b->over)) {
     ronde__prof_switch(s->prof, RONDE__PHASE_WAIT);
-    RONDE_TRY(group->ops->wait_some(group, s->requests, s->n_requests, RONDE__SERVICE_IDLE_NS));
+    RONDE_TRY(group->ops->wait_some(group, s->requests, s->n_requests, group->timeout_ns));
     ronde__prof_switch(s->prof, RONDE__PHASE_EXCHANGE);
     for (int w = 0; w < s->n_workers; w++) {
       if (s->clients[w] == RONDE__CLIENT_GONE || is_ready(b, w) || !ronde__client_is_done(s, w)) continue;
@@ -278,8 +278,7 @@ static ronde_status serve(backup *b) {
     if (b->decides && n_gone == s->n_workers)
       RONDE_TRY(backup_tell(b, (ronde__ps_decision){.verdict = RONDE__PS_DO_END}));
   }
-  return b->decides ? group->ops->wait(group, b->sending, (int)b->n_slots * s->n_servers, RONDE__SERVICE_IDLE_NS)
-                    : RONDE_OK;
+  return b->decides ? group->ops->wait(group, b->sending, (int)b->n_slots * s->n_servers, group->timeout_ns) : RONDE_OK;
 }
 
 static ronde_status make_room_to_decide(backup *b) {
