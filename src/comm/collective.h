@@ -159,8 +159,13 @@ typedef struct ronde__view {
   ronde__transport_ops ops;
   ronde__transport *inner;
   const int *ranks;
+  int world; /* 0: messages have their own tags */
 } ronde__view;
 ronde__transport *ronde__view_make(ronde__view *view, ronde__transport *inner, const int *ranks, int n);
+/* The same, as one of the worlds of ranks that follow each other when some are lost, from 1 up to RONDE__MAX_WORLDS: no message of an
+ * older one is taken for one of it. host_of [n]: memory for where the ranks are. Phases of collectives are below 16 in it. */
+ronde__transport *ronde__view_make_world(ronde__view *view, ronde__transport *inner, const int *ranks, int n, int world,
+                                         int *host_of);
 
 /* ---- the communication thread of a rank -------------------------------------------------------------------------
  * Runs jobs in the order given, one at a time. After a job has failed the others are skipped. One thread submits and
