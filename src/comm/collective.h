@@ -182,6 +182,8 @@ ronde_status ronde__comm_thread_submit(ronde__comm_thread *thread, ronde__comm_j
  * ronde__comm_thread_reach waits for held jobs too. */
 uint64_t ronde__comm_thread_hold(ronde__comm_thread *thread, uint64_t n_more);
 void ronde__comm_thread_go_on(ronde__comm_thread *thread);
+/* No job is begun any more. Waits for the one under way, whose messages must be given up: where the transport is halted. */
+void ronde__comm_thread_halt(ronde__comm_thread *thread);
 /* Jobs submitted so far. */
 uint64_t ronde__comm_thread_submitted(ronde__comm_thread *thread);
 /* Jobs that are done so far; 0 once one has failed. */

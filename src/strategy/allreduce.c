@@ -161,6 +161,8 @@ static ronde_status allreduce_settle(void *opaque) {
 /* An update that is in the middle is ended where all sums have come, else undone. A bucket is not kept where they had. */
 static int64_t allreduce_recover(void *opaque) {
   state *s = opaque;
+  if (s->n_updated == s->cut.n && s->thread && s->settings->options->on_loss == RONDE__ON_LOSS_CONTINUE)
+    ronde__comm_thread_halt(s->thread); /* some of the next step's may be under way */
   if (s->n_updated == s->cut.n) return s->step;
   if (s->status == RONDE_OK && ronde__comm_thread_drain(s->thread) == RONDE_OK)
     return update_up_to(s, s->cut.n) == RONDE_OK ? s->step : -1;

@@ -228,7 +228,7 @@ typedef struct ronde__strategy {
    * All ranks call it behind the same step, or, asynchronous, where they meet. */
   ronde_status (*settle)(void *state);
   /* After an error of a step or between two, by this worker alone: makes parameters, optimizer and arrays those behind the
-   * newest step of which it has all, so that they can be saved although others are lost. That step, which has ended here
+   * newest step of which it has all, so that they can be saved although others are lost; where it regroups, with nothing under way. That step, which has ended here
    * (not `passing`), the last such one or the one before it; -1: it has none. No step follows but of another state, for
    * which the worker may have another transport (`regroups`). NULL: it never has. */
   int64_t (*recover)(void *state);
