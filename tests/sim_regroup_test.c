@@ -14,7 +14,7 @@ enum {
   EXAMPLES = 53,
   EPOCHS = 2,
   STEPS = 14, /* of 8 examples, the last of an epoch of 5 */
-  SEEDS = THREADS_ONLY ? 24 : 160,
+  SEEDS = THREADS_ONLY ? 16 : 64,
   MAX_REPLAYS = 4096,
   LOST_AFTER_MS = 60000
 };

@@ -165,14 +165,15 @@ void ronde__rank_restore_buffers(ronde__rank *rank);
 void ronde__rank_return_to(ronde__rank *rank, int64_t step);
 /* How far the run had come behind a step; NULL: that is not known any more. */
 const ronde__progress *ronde__rank_progress_behind(const ronde__rank *rank, int64_t step);
-/* regroup.c, of strategies that regroup: the first world, of all workers; */
+/* world.c, of strategies that regroup: the first world, of all workers, and one of those that go on behind a step; */
 ronde_status ronde__rank_found_world(ronde__rank *rank);
+void ronde__rank_make_world(ronde__rank *rank, const ronde__rank_set *members, int64_t step);
 /* the workers that make steps together, and of a place among them, its rank among all workers; */
 ronde__transport *ronde__rank_world(ronde__rank *rank);
 int ronde__rank_at(const ronde__rank *rank, int place);
 /* whether that status comes of the loss of a member, so that this rank has to ask what the others do; */
 bool ronde__rank_is_halted(ronde__rank *rank, ronde_status status);
-/* and asks, as do all that are left: ended_out, where all of them have come to the same end (`ends`). Else they are a new
+/* regroup.c: and asks, as do all that are left: ended_out, where all of them have come to the same end (`ends`). Else they are a new
  * world, and `progress` says from where they go on. */
 ronde_status ronde__rank_regroup(ronde__rank *rank, bool ends, bool *ended_out);
 void ronde__rank_drop_world(ronde__rank *rank);
