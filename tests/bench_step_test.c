@@ -63,6 +63,20 @@ static void alone(void **unused) {
   json_decref(bench);
 }
 
+/* The loss is the mean over all tokens of both examples, whatever their length. */
+static void networks_of_tokens(void **unused) {
+  static const char *const options[] = {
+      "step --model gnmt-tiny --shape 5 --batch 2 --threads 1 --rounds 1 --steps 1 --json",
+      "step --model gpt-tiny --shape 9 --batch 2 --threads 1 --rounds 1 --steps 1 --json"};
+  for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+    json_t *bench = bench_of(options[i], 0);
+    double first = json_number_value(field(bench, 0, "first_loss"));
+    assert_true(fabs(first - log(256)) < 0.5);
+    assert_true(json_number_value(field(bench, 0, "second_loss")) < first);
+    json_decref(bench);
+  }
+}
+
 static double second_loss(const char *options) {
   json_t *bench = bench_of(options, 0);
   double loss = json_number_value(field(bench, 0, "second_loss"));
@@ -204,6 +218,7 @@ static int remove_folder(void **unused) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(alone),
+      cmocka_unit_test(networks_of_tokens),
       cmocka_unit_test(the_rate_is_the_caller_s),
       cmocka_unit_test(peer_of_the_same_work_is_ranked),
       cmocka_unit_test(tables_are_for_people),

@@ -318,33 +318,21 @@ static void a_loss_that_changes_is_refused(void **state) {
 
 /* ---- checkpoints and options -------------------------------------------------------------------------------------- */
 
-static json_t *steps_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static json_t *steps_of(const char *format, ...) {
-  char options[512];
-  va_list args;
-  va_start(args, format);
-  vsnprintf(options, sizeof options, format, args);
-  va_end(args);
-  ronde_source source = small_source(40, 8);
-  return job_run("train", options, &(ronde_hooks){.model = norm_model, .source = &source});
-}
-
 #define COMMON "batch=8 threads=1 optimizer=adam lr=0.01 "
 
 /* Its own bits, and the state that others go on from, which is rank 0's alone. */
 static void checkpoints_go_on_here_and_elsewhere(void **state) {
-  json_t *whole = steps_of(COMMON STRATEGY "workers=3 steps=8 out=%s/whole", folder);
-  json_decref(steps_of(COMMON STRATEGY "workers=3 steps=4 out=%s/part checkpoint-every=2 keep=9", folder));
-  json_t *rest = steps_of("resume=%s/part steps=8", folder);
+  json_t *whole = small_job(norm_model, COMMON STRATEGY "workers=3 steps=8 out=%s/whole", folder);
+  json_decref(small_job(norm_model, COMMON STRATEGY "workers=3 steps=4 out=%s/part checkpoint-every=2 keep=9", folder));
+  json_t *rest = small_job(norm_model, "resume=%s/part steps=8", folder);
   assert_string_equal(text_at(rest, "world.strategy"), "dataparallel");
   assert_string_equal(text_at(rest, "result.state_sha256"), text_at(whole, "result.state_sha256"));
   json_decref(rest);
   static const char *const others[] = {"strategy=dataparallel workers=2", "strategy=single workers=1",
                                        "strategy=allreduce workers=3", "strategy=ps-sync workers=2 servers=2"};
   for (size_t i = 0; i < RONDE__COUNT(others); ++i) {
-    rest = steps_of("%s steps=8 resume=%s/part/checkpoints/step-2.safetensors out=%s/other%zu", others[i], folder,
-                    folder, i);
+    rest = small_job(norm_model, "%s steps=8 resume=%s/part/checkpoints/step-2.safetensors out=%s/other%zu", others[i],
+                     folder, folder, i);
     assert_int_equal((int)real_at(rest, "resumed_from.step"), 2);
     assert_true(isfinite(real_at(rest, "result.test_loss")));
     json_decref(rest);
@@ -355,11 +343,11 @@ static void checkpoints_go_on_here_and_elsewhere(void **state) {
 /* Bits of two workers are allreduce's, optimizer and all: so are those of a run that changes its strategy halfway. */
 static void a_run_may_change_its_strategy_halfway(void **state) {
   static const char *const names[] = {"allreduce", "dataparallel"};
-  json_t *whole = steps_of(COMMON "strategy=allreduce shard=whole workers=2 steps=8 out=%s/whole", folder);
+  json_t *whole = small_job(norm_model, COMMON "strategy=allreduce shard=whole workers=2 steps=8 out=%s/whole", folder);
   for (int i = 0; i < 2; ++i) {
-    json_decref(
-        steps_of(COMMON "strategy=%s %sworkers=2 steps=4 out=%s/%d", names[i], i ? "" : "shard=whole ", folder, i));
-    json_t *rest = steps_of("strategy=%s resume=%s/%d steps=8", names[1 - i], folder, i);
+    json_decref(small_job(norm_model, COMMON "strategy=%s %sworkers=2 steps=4 out=%s/%d", names[i],
+                          i ? "" : "shard=whole ", folder, i));
+    json_t *rest = small_job(norm_model, "strategy=%s resume=%s/%d steps=8", names[1 - i], folder, i);
     assert_string_equal(text_at(rest, "result.state_sha256"), text_at(whole, "result.state_sha256"));
     json_decref(rest);
   }

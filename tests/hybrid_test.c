@@ -301,26 +301,14 @@ static void broken_numbers_have_a_name(void **state) {
 
 /* ---- files -------------------------------------------------------------------------------------------------------- */
 
-static json_t *steps_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static json_t *steps_of(const char *format, ...) {
-  char options[512];
-  va_list args;
-  va_start(args, format);
-  vsnprintf(options, sizeof options, format, args);
-  va_end(args);
-  ronde_source source = small_source(40, 8);
-  return job_run("train", options, &(ronde_hooks){.model = dropping, .source = &source});
-}
-
 #define HYBRID STRATEGY "hybrid-layers=fc1,fc2,fc3 batch=8 optimizer=adam lr=0.01 threads=1 "
 
 /* Stopped within an epoch, in the same world, a run goes on to the bits of one that was not. */
 static void a_run_goes_on_with_its_own_bits(void **state) {
   for (int workers = 2; workers <= 4; ++workers) {
-    json_t *whole = steps_of(HYBRID "workers=%d steps=8 out=%s/whole%d", workers, folder, workers);
-    json_decref(steps_of(HYBRID "workers=%d steps=3 out=%s/part%d", workers, folder, workers));
-    json_t *rest = steps_of("steps=8 resume=%s/part%d", folder, workers);
+    json_t *whole = small_job(dropping, HYBRID "workers=%d steps=8 out=%s/whole%d", workers, folder, workers);
+    json_decref(small_job(dropping, HYBRID "workers=%d steps=3 out=%s/part%d", workers, folder, workers));
+    json_t *rest = small_job(dropping, "steps=8 resume=%s/part%d", folder, workers);
     assert_string_equal(text_at(rest, "result.state_sha256"), text_at(whole, "result.state_sha256"));
     assert_int_equal((int)real_at(rest, "resumed_from.step"), 3);
     json_decref(rest), json_decref(whole);
@@ -341,15 +329,16 @@ static void strategies_go_on_with_each_other(void **state) {
                                        "strategy=ps-sync workers=2",
                                        "strategy=hybrid workers=4 hybrid-layers=fc2",
                                        "strategy=pipeline workers=2 micro-batches=1 stages=2"};
-  json_t *whole = steps_of("batch=8 optimizer=adam lr=0.01 threads=1 steps=12 out=%s/one", folder);
-  json_decref(steps_of(HYBRID "workers=3 steps=4 out=%s/parts", folder));
+  json_t *whole = small_job(dropping, "batch=8 optimizer=adam lr=0.01 threads=1 steps=12 out=%s/one", folder);
+  json_decref(small_job(dropping, HYBRID "workers=3 steps=4 out=%s/parts", folder));
   for (size_t i = 0; i < RONDE__COUNT(others); ++i) {
-    json_decref(steps_of("%s steps=8 resume=%s/parts/checkpoints/step-4.safetensors out=%s/to%zu", others[i], folder,
-                         folder, i));
-    json_t *rest = steps_of(STRATEGY
-                            "hybrid-layers=fc1,fc3 workers=2 steps=12 "
-                            "resume=%s/to%zu/checkpoints/step-8.safetensors out=%s/from%zu",
-                            folder, i, folder, i);
+    json_decref(small_job(dropping, "%s steps=8 resume=%s/parts/checkpoints/step-4.safetensors out=%s/to%zu", others[i],
+                          folder, folder, i));
+    json_t *rest = small_job(dropping,
+                             STRATEGY
+                             "hybrid-layers=fc1,fc3 workers=2 steps=12 "
+                             "resume=%s/to%zu/checkpoints/step-8.safetensors out=%s/from%zu",
+                             folder, i, folder, i);
     assert_int_equal((int)real_at(rest, "resumed_from.step"), 8);
     assert_string_equal(text_at(rest, "world.strategy"), "hybrid");
     check_results(rest, whole);
@@ -374,7 +363,7 @@ static void an_interrupted_run_is_whole(void **state) {
 }
 
 static void the_record_says_what_travels(void **state) {
-  json_t *run = steps_of(HYBRID "workers=2 steps=5 out=%s/record", folder);
+  json_t *run = small_job(dropping, HYBRID "workers=2 steps=5 out=%s/record", folder);
   json_t *names = json_at(run, "communication.split_parameters");
   assert_int_equal(json_array_size(names), 6);
   /* Of 4 examples a rank: forward 36 values of each, which are data; of all 8 examples half of fc1's 3 blocks of 64 and of

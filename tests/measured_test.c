@@ -149,6 +149,24 @@ static void options_decide_who_is_measured(void **state) {
   check_says("--drill slow:nobody: there is no such strategy");
 }
 
+/* Of two stages there is one replica, which would train half as many examples a step. */
+static void one_batch_is_measured(void **state) {
+  check_run(0, run("timeout 100 " RONDE
+                   " train --model mlp:8,8,8 --data synthetic:1x4x4:3:64 --steps 3 --threads 1 --workers 2 --batch 16 "
+                   "--strategy measured --out global"));
+  json_t *global = left_by("global", "run.json");
+  assert_null(left_out(global, "pipeline"));
+  check_run(
+      0, run("timeout 100 " RONDE
+             " train --model mlp:8,8,8 --data synthetic:1x4x4:3:64 --steps 3 --threads 1 --workers 2 --local-batch 8 "
+             "--strategy measured --out local"));
+  json_t *local = left_by("local", "run.json");
+  assert_null(left_out(local, "allreduce"));
+  check_left_out(local, "pipeline", "global batch would be 8, not 16");
+  json_decref(global);
+  json_decref(local);
+}
+
 static void the_choice_is_repeated(void **state) {
   char plan[512];
   slow_but("sharded", plan, sizeof plan);
@@ -205,6 +223,7 @@ int main(void) {
       cmocka_unit_test(processes_come_to_one_choice),
       cmocka_unit_test(what_does_not_equal_one_worker_is_allowed_for),
       cmocka_unit_test(options_decide_who_is_measured),
+      cmocka_unit_test(one_batch_is_measured),
       cmocka_unit_test(the_choice_is_repeated),
       cmocka_unit_test(a_run_that_goes_on_keeps_it),
       cmocka_unit_test(a_plan_has_it_too),

@@ -70,14 +70,15 @@ static void check_network(const char *name, int64_t parameters) {
 
 static void vgg16_is_torchvisions(void **state) { check_network("vgg16", 138357544); }
 static void inception_v3_is_torchvisions(void **state) { check_network("inception-v3", 23834568); }
+static void gnmt_is_nvidias(void **state) { check_network("gnmt", 160671297); }
 static void bert_is_hugging_faces(void **state) { check_network("bert", 109514298); }
 
-/* As fvcore and torchvision count them: multiply-adds, of which each is two operations here. */
+/* As fvcore and torchvision count them, and bench/peers/pytorch_count.py: multiply-adds, of which each is two operations here. */
 static void operations_are_counted(void **state) {
   const struct {
     const char *name;
     double least, most; /* multiply-adds, in millions */
-  } known[] = {{"vgg16", 15460, 15490}, {"inception-v3", 5700, 5730}, {"bert-tiny", 50, 80}};
+  } known[] = {{"vgg16", 15460, 15490}, {"inception-v3", 5700, 5730}, {"bert-tiny", 50, 80}, {"gnmt", 6370, 6390}};
   for (size_t i = 0; i < RONDE__COUNT(known); i++) {
     const ronde__model *model = ronde__model_find(known[i].name);
     ronde__shape shape = ronde__model_shape(model);
@@ -93,9 +94,8 @@ static void operations_are_counted(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(vgg16_is_torchvisions),
-      cmocka_unit_test(inception_v3_is_torchvisions),
-      cmocka_unit_test(bert_is_hugging_faces),
+      cmocka_unit_test(vgg16_is_torchvisions),  cmocka_unit_test(inception_v3_is_torchvisions),
+      cmocka_unit_test(bert_is_hugging_faces),  cmocka_unit_test(gnmt_is_nvidias),
       cmocka_unit_test(operations_are_counted),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

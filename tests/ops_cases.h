@@ -99,6 +99,17 @@ typedef struct op_case {
         .rank = 2                                                                                                     \
   }
 
+/* The weights of T queries over S keys, of U features. */
+#define ADDITIVE(n, t, s, u, is_normalised, has_lengths)                                                       \
+  {                                                                                                            \
+    RONDE__OP_ADDITIVE_ATTENTION, n, t, 1, u,                                                                  \
+        .attr = {.normalised = is_normalised, .lengths = has_lengths, .n_inputs = 2 + has_lengths}, .rank = 2, \
+        .second = {                                                                                            \
+          s,                                                                                                   \
+          u                                                                                                    \
+        }                                                                                                      \
+  }
+
 /* T steps of F features from V rows */
 #define EMBEDDING(n, t, f, v)                                                            \
   {                                                                                      \
@@ -625,6 +636,14 @@ static const op_case op_cases[] = {
     SELF_ATTENTION(5, 6, 4, 1, false, true),
     SELF_ATTENTION(2, 150, 40, 2, true, false),
     SELF_ATTENTION(3, 64, 16, 4, true, true),
+
+    /* one query, one key; panels that are cut, and several of them; lengths of one, none and too many */
+    ADDITIVE(1, 1, 1, 1, false, false),
+    ADDITIVE(3, 5, 7, 6, false, true),
+    ADDITIVE(1, 4, 3, 130, true, false),
+    ADDITIVE(7, 3, 9, 64, true, true),
+    ADDITIVE(4, 2, 4, 20, false, true),
+    ADDITIVE(2, 19, 33, 67, true, true),
 
     {RONDE__OP_RMS_NORM, 7, 67, 1, 1, true, .attr = {.eps = 1e-5f}},
     {RONDE__OP_RMS_NORM, 7, 6, 1, 40, .attr = {.eps = 1e-5f}, .rank = 2},

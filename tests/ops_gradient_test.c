@@ -46,7 +46,8 @@ static bool is_curved(ronde__op_kind kind) {
   return kind == RONDE__OP_BATCH_NORM2D || kind == RONDE__OP_SOFTMAX || kind == RONDE__OP_LAYER_NORM ||
          kind == RONDE__OP_GROUP_NORM || kind == RONDE__OP_LSTM || kind == RONDE__OP_GRU ||
          kind == RONDE__OP_POINTWISE || kind == RONDE__OP_PAIR || kind == RONDE__OP_FUNCTION ||
-         kind == RONDE__OP_REDUCE || kind == RONDE__OP_ATTENTION || kind == RONDE__OP_RMS_NORM;
+         kind == RONDE__OP_REDUCE || kind == RONDE__OP_ATTENTION || kind == RONDE__OP_ADDITIVE_ATTENTION ||
+         kind == RONDE__OP_RMS_NORM;
 }
 
 static bool has_corners(const op_case *c) {

@@ -5,6 +5,8 @@
 
 static ronde__pool *pools[4]; /* by threads; [1]: none */
 static bool threads_only = THREADS_ONLY;
+/* What a sanitizer may find it finds on three; another build compares the bits. */
+static int least_threads = SANITIZED ? 3 : 1;
 
 static int start_pools(void **unused) {
   return ronde__pool_create(2, &pools[2]) != RONDE_OK || ronde__pool_create(3, &pools[3]) != RONDE_OK;
@@ -32,14 +34,15 @@ static bool check_places(const op_case *c, const reference *ref, variant v, cons
 /* One layout and choice of gradients: the same bits on all numbers of threads; overwriting and accumulating. */
 static bool check_threads(const op_case *c, const reference *ref, variant v, const ronde__phys *out) {
   uint64_t bits[4];
-  for (int threads = 1; threads <= 3; threads++) {
+  for (int threads = least_threads; threads <= 3; threads++) {
     v.pool = pools[threads];
     if (!op_run_check(c, ref, &v, out, &bits[threads])) return false;
-    if (bits[threads] != bits[1]) return found(&(op_run){.c = c, .ref = ref, .v = &v}, "other bits than on one thread");
+    if (bits[threads] != bits[least_threads])
+      return found(&(op_run){.c = c, .ref = ref, .v = &v}, "other bits than on one thread");
   }
   if (threads_only) return true; /* the rest is on one thread */
   v.pool = NULL;
-  if (!check_places(c, ref, v, out, bits[1])) return false;
+  if (!check_places(c, ref, v, out, bits[3])) return false;
   v.accumulate = true;
   return op_run_check(c, ref, &v, out, &bits[0]);
 }
@@ -249,7 +252,8 @@ static void planted_bugs_are_found(void **unused) {
       {&conv, NULL, round_by_thread,
        "2 threads, ROWS, need 0, accumulate 0, in dout 0): other bits than on one thread"},
   };
-  threads_only = false; /* most of them are found on one thread */
+  threads_only = false; /* most of them are found on one thread, */
+  least_threads = 1;    /* and one between two numbers of them */
   for (size_t i = 0; i < RONDE__COUNT(bugs); i++) {
     reference ref = reference_make(bugs[i].c);
     plant(ronde__ops[bugs[i].c->kind]);

@@ -146,6 +146,7 @@ static const struct {
     [RONDE__NEED_COLUMNS] = {RUN "steps=1"},
     [RONDE__NEED_TEXT] = {RUN "steps=1"},
     [RONDE__NEED_MASK] = {RUN "steps=1"},
+    [RONDE__NEED_TOKENIZED] = {RUN "steps=1"},
     [RONDE__NEED_IMAGE_FILES] = {RUN "steps=1"},
     [RONDE__NEED_TESTS] = {"batch=4 steps=1", small_model, true, false, true},
     [RONDE__NEED_PATIENCE] = {RUN "steps=1"},
@@ -166,7 +167,9 @@ static const struct {
 static bool is_elsewhere(ronde__need need) {
   return need == RONDE__NEED_COMPANY || need == RONDE__NEED_ALL_REDUCE || need == RONDE__NEED_STORED_IMAGES ||
          need == RONDE__NEED_DECODING || need == RONDE__NEED_DOWNLOAD || need == RONDE__NEED_WRITING ||
-         need == RONDE__NEED_SEVERAL_HOSTS || need == RONDE__NEED_TOKENS || need == RONDE__NEED_DRAWN;
+         need == RONDE__NEED_SEVERAL_HOSTS || need == RONDE__NEED_TOKENS || need == RONDE__NEED_DRAWN ||
+         need == RONDE__NEED_TRANSLATION || need == RONDE__NEED_BLEU || need == RONDE__NEED_BEAM ||
+         need == RONDE__NEED_LEARNING;
 }
 
 /* more: as "name=value", or NULL. */

@@ -27,6 +27,7 @@ static const network networks[] = {
     {"gpt-tiny", "--model gpt-tiny --data text:numbers.txt --window 16", 7, false},
     {"transformer-tiny", "--model transformer-tiny --data pairs:pairs.tsv --window 8", 7, false},
     {"transformer", "--model transformer --data pairs:pairs.tsv --window 8", 2, true},
+    {"gnmt-tiny", "--model gnmt-tiny --data pairs:pairs.tsv --window 8", 7, false},
     {"bert-tiny", "--model bert-tiny --data text:numbers.txt --window 16", 1, false}, /* see below */
 };
 

@@ -276,18 +276,6 @@ static void bad_steps_are_left_out(void **state) {
 
 /* ---- files -------------------------------------------------------------------------------------------------------- */
 
-static json_t *steps_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static json_t *steps_of(const char *format, ...) {
-  char options[512];
-  va_list args;
-  va_start(args, format);
-  vsnprintf(options, sizeof options, format, args);
-  va_end(args);
-  ronde_source source = small_source(40, 8);
-  return job_run("train", options, &(ronde_hooks){.model = skipping, .source = &source});
-}
-
 static void check_same_file(const char *a, const char *b) {
   char path_a[256], path_b[256];
   snprintf(path_a, sizeof path_a, "%s/%s", folder, a);
@@ -301,8 +289,8 @@ static void check_same_file(const char *a, const char *b) {
 #define STAGES STRATEGY "batch=8 micro-batches=4 optimizer=adam lr=0.01 threads=1 "
 
 static void files_are_those_of_one_worker(void **state) {
-  json_t *one = steps_of(ONE "epochs=3 out=%s/one save=%s/one.safetensors", folder, folder);
-  json_t *many = steps_of(STAGES "workers=3 epochs=3 out=%s/many save=%s/many.safetensors", folder, folder);
+  json_t *one = small_job(skipping, ONE "epochs=3 out=%s/one save=%s/one.safetensors", folder, folder);
+  json_t *many = small_job(skipping, STAGES "workers=3 epochs=3 out=%s/many save=%s/many.safetensors", folder, folder);
   static const char *const same[] = {"result.weights_sha256", "result.state_sha256", "result.test_loss",
                                      "result.best.epoch", "model.parameters"};
   for (size_t i = 0; i < RONDE__COUNT(same); ++i)
@@ -319,15 +307,15 @@ static void files_are_those_of_one_worker(void **state) {
 static void a_run_goes_on_with_other_stages(void **state) {
   static const char *const first[] = {"stages=3", "workers=2", "workers=1", "workers=4 stages=4 "};
   static const char *const then[] = {"workers=2", "workers=4", "workers=3", "workers=1"};
-  json_t *whole = steps_of(STAGES "workers=1 steps=8 out=%s/whole", folder);
+  json_t *whole = small_job(skipping, STAGES "workers=1 steps=8 out=%s/whole", folder);
   for (size_t i = 0; i < RONDE__COUNT(first); ++i) {
-    json_decref(steps_of(STAGES "%s steps=5 checkpoint-every=2 keep=9 out=%s/part%zu", first[i], folder, i));
-    json_t *rest = steps_of("%s steps=8 resume=%s/part%zu", then[i], folder, i);
+    json_decref(small_job(skipping, STAGES "%s steps=5 checkpoint-every=2 keep=9 out=%s/part%zu", first[i], folder, i));
+    json_t *rest = small_job(skipping, "%s steps=8 resume=%s/part%zu", then[i], folder, i);
     assert_string_equal(text_at(rest, "result.state_sha256"), text_at(whole, "result.state_sha256"));
     assert_int_equal((int)real_at(rest, "resumed_from.step"), 5);
     json_decref(rest);
-    rest = steps_of("%s steps=8 resume=%s/part%zu/checkpoints/step-4.safetensors out=%s/early%zu", then[i], folder, i,
-                    folder, i);
+    rest = small_job(skipping, "%s steps=8 resume=%s/part%zu/checkpoints/step-4.safetensors out=%s/early%zu", then[i],
+                     folder, i, folder, i);
     assert_string_equal(text_at(rest, "result.state_sha256"), text_at(whole, "result.state_sha256"));
     json_decref(rest);
   }
@@ -373,15 +361,15 @@ static void what_was_trained_in_stages_answers(void **state) {
 static void strategies_go_on_with_each_other(void **state) {
   static const char *const others[] = {"strategy=single workers=1", "strategy=allreduce workers=2",
                                        "strategy=sharded workers=3", "strategy=ps-sync workers=2"};
-  json_decref(steps_of(STAGES "workers=3 steps=4 out=%s/stages", folder));
+  json_decref(small_job(skipping, STAGES "workers=3 steps=4 out=%s/stages", folder));
   for (size_t i = 0; i < RONDE__COUNT(others); ++i) {
-    json_t *rest = steps_of("%s steps=8 resume=%s/stages/checkpoints/step-4.safetensors out=%s/to%zu", others[i],
-                            folder, folder, i);
+    json_t *rest = small_job(skipping, "%s steps=8 resume=%s/stages/checkpoints/step-4.safetensors out=%s/to%zu",
+                             others[i], folder, folder, i);
     assert_true(isfinite(real_at(rest, "result.test_loss")));
     json_decref(rest);
-    rest =
-        steps_of(STRATEGY "workers=4 stages=2 steps=12 resume=%s/to%zu/checkpoints/step-8.safetensors out=%s/from%zu",
-                 folder, i, folder, i);
+    rest = small_job(
+        skipping, STRATEGY "workers=4 stages=2 steps=12 resume=%s/to%zu/checkpoints/step-8.safetensors out=%s/from%zu",
+        folder, i, folder, i);
     assert_int_equal((int)real_at(rest, "resumed_from.step"), 8);
     assert_string_equal(text_at(rest, "world.strategy"), "pipeline");
     json_decref(rest);
@@ -391,17 +379,17 @@ static void strategies_go_on_with_each_other(void **state) {
 /* ---- options ------------------------------------------------------------------------------------------------------ */
 
 static void stages_alone_say_how_many_workers(void **state) {
-  json_t *run = steps_of(STAGES "stages=3 steps=2");
+  json_t *run = small_job(skipping, STAGES "stages=3 steps=2");
   assert_int_equal((int)real_at(run, "world.workers"), 3);
   json_decref(run);
-  run = steps_of(STRATEGY "batch=8 workers=2 threads=1 steps=2");
+  run = small_job(skipping, STRATEGY "batch=8 workers=2 threads=1 steps=2");
   assert_int_equal((int)real_at(run, "config.stages"), 2);
   assert_int_equal((int)real_at(run, "config.micro-batches"), 8);
   json_decref(run);
 }
 
 static void a_plan_has_the_stages(void **state) {
-  json_t *plan = steps_of(STAGES "stages=3 dry-run=on"), *stages = json_at(plan, "stages"), *stage;
+  json_t *plan = small_job(skipping, STAGES "stages=3 dry-run=on"), *stages = json_at(plan, "stages"), *stage;
   size_t i;
   double parameters = 0, share = 0;
   assert_int_equal(json_array_size(stages), 3);
@@ -423,7 +411,7 @@ static void each_stage_has_its_row_in_the_trace(void **state) {
   char path[256];
   int n_passes[3][2] = {{0}};
   size_t i;
-  json_decref(steps_of(STAGES "stages=3 micro-batches=4 steps=2 trace=on out=%s/traced", folder));
+  json_decref(small_job(skipping, STAGES "stages=3 micro-batches=4 steps=2 trace=on out=%s/traced", folder));
   snprintf(path, sizeof path, "%s/traced/trace.json", folder);
   json_t *trace = json_load_file(path, 0, NULL), *event;
   assert_non_null(trace);
@@ -455,7 +443,9 @@ static void recorded_costs_decide_where_it_is_cut(void **state) {
   json_array_foreach(json_object_get(spans, "parameters"), i, row) {
     json_int_t layer = (json_int_t)i / 2; /* weight and bias */
     json_object_set_new(row, "needed_ns", json_integer(layer * 1000));
-    json_object_set_new(row, "ready_ns", json_integer(layer == 3 ? 10000 : 10000 + (3 - layer) * 2000));
+    json_int_t done = layer == 3 ? 10000 : 10000 + (3 - layer) * 2000;
+    json_object_set_new(row, "ready_ns", json_integer(done - 1900)); /* the gradient of its input takes the rest */
+    json_object_set_new(row, "done_ns", json_integer(done));
   }
   assert_int_equal(json_dump_file(spans, path, 0), 0);
   json_decref(spans);
@@ -502,14 +492,15 @@ static void what_cannot_be_is_refused(void **state) {
 
 /* One stage's clock decides, and all meet. */
 static void a_clock_says_when_to_save(void **state) {
-  json_t *whole = steps_of(STAGES "workers=2 steps=8");
-  json_decref(steps_of(STAGES "workers=2 steps=8 checkpoint-every=1s keep=9 drill=slow:1:300 out=%s/timed", folder));
+  json_t *whole = small_job(skipping, STAGES "workers=2 steps=8");
+  json_decref(
+      small_job(skipping, STAGES "workers=2 steps=8 checkpoint-every=1s keep=9 drill=slow:1:300 out=%s/timed", folder));
   int n_saved = 0;
   for (int step = 1; step < 8; ++step) {
     char path[256];
     snprintf(path, sizeof path, "%s/timed/checkpoints/step-%d.safetensors", folder, step);
     if (access(path, F_OK)) continue;
-    json_t *rest = steps_of("steps=8 resume=%s", path);
+    json_t *rest = small_job(skipping, "steps=8 resume=%s", path);
     assert_true(json_equal(json_at(whole, "result.state_sha256"), json_at(rest, "result.state_sha256")));
     json_decref(rest);
     ++n_saved;

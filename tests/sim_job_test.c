@@ -90,7 +90,9 @@ static void test_what_is_recorded(void **state) {
   assert_true(spans->params[0].elems == 5 * 9);
   for (int i = 0; i < spans->n_params; i++) {
     assert_true(spans->params[i].needed_ns <= spans->forward_ns && spans->params[i].ready_ns > 0);
-    if (i > 1) assert_true(spans->params[i].ready_ns <= spans->params[0].ready_ns); /* the first layer's come last */
+    assert_true(spans->params[i].ready_ns <= spans->params[i].done_ns &&
+                spans->params[i].done_ns <= spans->backward_ns);
+    if (i > 1) assert_true(spans->params[i].done_ns <= spans->params[0].ready_ns); /* the first layer's come last */
   }
   ronde__spans_destroy(spans);
 }

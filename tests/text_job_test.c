@@ -1,4 +1,5 @@
-/* Texts in whole jobs: a character model learns what only attention can tell, is evaluated, and continues a text. */
+/* Texts in whole jobs: a character model learns what only attention can tell, is evaluated, and continues a text; and one of
+ * tokens of a vocabulary. */
 #include "train_testing.h"
 
 #include "base/rng.h"
@@ -151,6 +152,73 @@ static void a_network_that_looks_ahead_is_refused(void **state) {
   assert_non_null(strstr(lines.error, "depends on the tokens behind it"));
 }
 
+/* ---- a vocabulary ---- */
+
+static void heard_bytes(void *user, const char *bytes, int64_t n) { strncat(user, bytes, (size_t)n); }
+
+static json_t *tokenize(const char *options, ronde_status wanted) {
+  char *given = ronde__format(options, folder, folder), *text = NULL;
+  ronde_config *config = config_make("data", given);
+  test_log_start(&lines);
+  assert_int_equal(ronde_data_tokenize(config, &text), wanted);
+  ronde_config_destroy(config);
+  free(given);
+  return text ? json_of(text) : NULL;
+}
+
+/* What a model of tokens says of a token, and of a byte; a text goes on with the weights alone. */
+static void tokens_are_told_in_place_of_bytes(void **state) {
+  char *text, heard[512] = "";
+  const ronde_hooks hooks = {.text = heard_bytes, .user = heard};
+  json_t *learned = tokenize("data=%s/text.txt output=%s/v.txt vocabulary=400", RONDE_OK);
+  assert_true(real_at(learned, "vocabulary") == 400 && real_at(learned, "bytes") == LINES * LINE * 9 / 10);
+  assert_true(real_at(learned, "bytes_per_token") > 1.2);
+  json_decref(learned);
+  char *train = ronde__format(
+      "model=gpt-tiny data=text:%%s/text.txt tokenizer=%s/v.txt window=16 batch=16 "
+      "optimizer=adam lr=0.002 steps=50 dropout=0 threads=1 out=%%s/run",
+      folder);
+  assert_int_equal(run_in_folder("train", NULL, &text, train), RONDE_OK);
+  free(train);
+  free(text);
+  char *vocabulary = ronde__format("%s/v.txt", folder);
+  unlink(vocabulary); /* the checkpoint has it, and the weights */
+  free(vocabulary);
+  assert_int_equal(run_in_folder("train", NULL, &text, "resume=%s/run steps=60 threads=1 save=%s/tokens"), RONDE_OK);
+  free(text);
+  assert_int_equal(run_in_folder("eval", NULL, &text, "init=%s/tokens data=text:%s/text.txt threads=1"), RONDE_OK);
+  json_t *json = json_of(text);
+  double bits = real_at(json, "bits_per_token"), bytes = bits / real_at(json, "bits_per_byte");
+  assert_true(fabs(bits - real_at(json, "loss") / log(2)) < 1e-9);
+  assert_true(bytes > 1.2 && bytes < 3);
+  /* Whoever has learned nothing pays 6.4 bits a byte. */
+  if (!(real_at(json, "bits_per_byte") < 5)) fail_msg("%g bits a byte", real_at(json, "bits_per_byte"));
+  json_decref(json);
+  char *given = ronde__format("init=%s/tokens threads=1 tokens=30 prompt=abc", folder);
+  ronde_config *config = config_make("predict", given);
+  assert_int_equal(ronde_predict(config, &hooks, &text), RONDE_OK);
+  json = json_of(text);
+  assert_string_equal(heard, text_at(json, "text"));
+  assert_int_equal(json_array_size(json_object_get(json, "tokens")), 30);
+  assert_true(strlen(heard) > 30);
+  json_decref(json);
+  ronde_config_destroy(config);
+  free(given);
+}
+
+static void vocabularies_without_effect_are_refused(void **state) {
+  char *text;
+  tokenize("data=%s/text.txt", RONDE_E_USAGE);
+  assert_non_null(strstr(lines.error, "--output VOCAB"));
+  tokenize("data=%s/text.txt output=%s/v.txt window=8", RONDE_E_USAGE);
+  assert_non_null(strstr(lines.error, "--window can have no effect"));
+  tokenize("data=%s/none.txt output=%s/v.txt", RONDE_E_INPUT);
+  assert_int_equal(
+      run_in_folder("train", NULL, &text, "model=mlp:4 data=synthetic:1x4x4:3:8 tokenizer=%s/v.txt steps=1 threads=1"),
+      RONDE_E_USAGE);
+  assert_non_null(strstr(lines.error, "--tokenizer can have no effect: only text:FILE takes a vocabulary"));
+}
+
 static void a_network_of_images_takes_no_prompt(void **state) {
   char *text;
   assert_int_equal(run_in_folder("train", NULL, &text,
@@ -170,6 +238,8 @@ int main(void) {
       cmocka_unit_test(draws_are_a_function_of_the_seed),
       cmocka_unit_test(what_cannot_go_on_is_refused),
       cmocka_unit_test(a_network_that_looks_ahead_is_refused),
+      cmocka_unit_test(tokens_are_told_in_place_of_bytes),
+      cmocka_unit_test(vocabularies_without_effect_are_refused),
       cmocka_unit_test(a_network_of_images_takes_no_prompt),
   };
   return cmocka_run_group_tests(tests, train_once, remove_folder);

@@ -53,6 +53,9 @@ json_t *json_of(char *text);
 /* A whole job by the public API, which must succeed. */
 json_t *job_run(const char *verb, const char *options, const ronde_hooks *hooks);
 
+/* Trains `model` on small_source(40, 8) so. */
+json_t *small_job(ronde_model_fn model, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* "result.test_loss", "epochs.0.steps": NULL where there is no such field. */
 json_t *json_at(json_t *json, const char *path);
 

@@ -1,4 +1,4 @@
-/* ronde data: list, info, get, convert. */
+/* ronde data: list, info, get, convert, tokenize. */
 #include "common.h"
 
 #include <stdio.h>
@@ -94,6 +94,21 @@ static ronde_status convert_set(const tool_call *call) {
   return status ? status : tool_print_result(call, text, print_set);
 }
 
+/* ---- tokenize ---- */
+
+static void print_vocabulary(const json_t *json) {
+  char bytes[32], tokens[32];
+  printf("%s: %.0f tokens\n", tool_string(json, "file"), tool_number(json, "vocabulary"));
+  printf("%s bytes of text are %s of them, %.3g bytes each\n", tool_count(tool_number(json, "bytes"), bytes),
+         tool_count(tool_number(json, "tokens"), tokens), tool_number(json, "bytes_per_token"));
+}
+
+static ronde_status learn_vocabulary(const tool_call *call) {
+  char *text;
+  ronde_status status = ronde_data_tokenize(call->config, &text);
+  return status ? status : tool_print_result(call, text, print_vocabulary);
+}
+
 /* ---- get ------------------------------------------------------------------------------------------------------ */
 
 static void show_download(void *user, const char *file, int64_t done, int64_t total) {
@@ -140,11 +155,14 @@ ronde_status tool_data(const tool_call *call) {
     const char *name;
     bool takes_set;
     ronde_status (*run)(const tool_call *call);
-  } actions[] = {
-      {"list", false, list_sets}, {"info", true, describe_set}, {"get", true, get_set}, {"convert", true, convert_set}};
+  } actions[] = {{"list", false, list_sets},
+                 {"info", true, describe_set},
+                 {"get", true, get_set},
+                 {"convert", true, convert_set},
+                 {"tokenize", true, learn_vocabulary}};
   enum { N = sizeof actions / sizeof actions[0] };
   const char *name = call->words[0], *names[N];
-  if (!name) return tool_fail(RONDE_E_USAGE, "what to do is missing: ronde data list, info, get or convert");
+  if (!name) return tool_fail(RONDE_E_USAGE, "what to do is missing: ronde data list, info, get, convert or tokenize");
   for (int i = 0; i < N; i++) {
     names[i] = actions[i].name;
     if (strcmp(names[i], name) != 0) continue;

@@ -137,6 +137,17 @@ static void eval_print_values(const json_t *json) {
   }
 }
 
+static void eval_print_bleu(const json_t *bleu) {
+  const json_t *precision;
+  size_t n;
+  printf("BLEU      %.2f (%s, beam %.0f:", tool_number(bleu, "score"), tool_string(bleu, "tokens"),
+         tool_number(bleu, "beam"));
+  json_array_foreach(json_object_get(bleu, "precisions"), n, precision) {
+    printf("%s%.1f", n ? "/" : " ", json_number_value(precision));
+  }
+  printf(", brevity %.3f)\n", tool_number(bleu, "brevity_penalty"));
+}
+
 static void eval_print(const json_t *json) {
   char examples[32];
   double accuracy = tool_number(json, "accuracy");
@@ -145,6 +156,7 @@ static void eval_print(const json_t *json) {
   if (isfinite(accuracy)) printf("accuracy  %.4f\n", accuracy);
   if (classes) eval_print_verdicts(json);
   eval_print_values(json);
+  if (json_object_get(json, "bleu")) eval_print_bleu(json_object_get(json, "bleu"));
   printf("examples  %s (%s)\n", tool_count(tool_number(json, "examples"), examples), tool_string(json, "split"));
   printf("weights   sha256 %s\n", tool_string(json, "weights_sha256"));
   if (!classes) return;

@@ -137,16 +137,22 @@ static void print_prediction(void *user, const ronde_prediction *told) {
   p->n++;
 }
 
-/* A text as it grows, byte by byte, behind its prompt. */
+/* The tokens of a text as it grows. */
 static void print_token(void *user, int64_t token) {
   printer *p = user;
-  if (p->format == TOOL_TEXT && p->n == 0) printf("%s", p->prompt);
-  if (p->format == TOOL_TEXT) putchar((int)token);
-  else if (p->format == TOOL_JSONL) printf("{\"token\":%lld}\n", (long long)token);
-  else if (p->format == TOOL_CSV) printf("%s%lld\r\n", p->n ? "" : "token\r\n", (long long)token);
-  fflush(stdout);
+  if (p->format == TOOL_JSONL) printf("{\"token\":%lld}\n", (long long)token);
+  else if (p->format == TOOL_CSV) printf("%s%lld\r\n", p->told_tokens ? "" : "token\r\n", (long long)token);
+  if (p->format == TOOL_TEXT && !p->told_tokens) printf("%s", p->prompt);
+  else if (p->format != TOOL_TEXT) fflush(stdout);
   p->told_tokens = true;
-  p->n++;
+}
+
+/* Their bytes, behind the prompt. */
+static void print_bytes(void *user, const char *bytes, int64_t n) {
+  const printer *p = user;
+  if (p->format != TOOL_TEXT) return;
+  fwrite(bytes, 1, (size_t)n, stdout);
+  fflush(stdout);
 }
 
 static bool is_cancelled(void *user) {
@@ -158,7 +164,8 @@ ronde_status tool_predict(const tool_call *call) {
   tool_signals_start(0);
   printer p = {
       .of_tool = tool_hooks(false, 0), .format = call->format, .prompt = ronde_config_get(call->config, "prompt")};
-  ronde_hooks hooks = {.prediction = print_prediction, .token = print_token, .cancel = is_cancelled, .user = &p};
+  ronde_hooks hooks = {
+      .prediction = print_prediction, .token = print_token, .text = print_bytes, .cancel = is_cancelled, .user = &p};
   char *text = NULL;
   ronde_status status = ronde_predict(call->config, &hooks, call->format == TOOL_JSON ? &text : NULL);
   if (p.told_tokens && p.format == TOOL_TEXT) putchar('\n');

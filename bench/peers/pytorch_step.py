@@ -3,10 +3,11 @@
 
 Fused optimizer, tcmalloc preloaded where it is installed, plain or --channels-last, in f32 or, with --bf16, its
 automatic mixed precision. --compile: forward and backward by its compiler (torch.compile), which was never faster here in f32.
-A file NAME.onnx is torchvision's model of that name (torchvision_model.py).
+A file NAME.onnx is torchvision's model of that name (torchvision_model.py). Of networks of tokens there are gnmt and gnmt-tiny.
 Requirements: torch >= 2, numpy; for files torchvision.
 """
 
+import json
 import pathlib
 import sys
 
@@ -29,6 +30,10 @@ def build(file, x):
 
         net = torchvision_model.of_file(args.model, file.classes, x.shape[2])
         return net, torchvision_model.count_flops(net, x)
+    if args.model in models.TRANSLATORS:
+        vocabulary, classes = (file.shape(f"{name}.weight")[0] for name in models.Gnmt.ENDS)
+        net = models.TRANSLATORS[args.model](vocabulary, x.shape[1] // 2, classes)
+        return net, count_flops(torch, net, x)
     net = models.build(args.model, x.shape[1], (x.shape[2], x.shape[3]), file.classes, args.padding)
     return net, count_flops(torch, net, x)
 
@@ -37,6 +42,9 @@ def main():
     torch.set_num_threads(args.threads)
     file = system.File(args.file)
     x, y = torch.from_numpy(file.x), torch.from_numpy(file.labels)
+    if args.channels_last and x.dim() != 4:
+        print(json.dumps({"absent": "channels-last is for images"}), flush=True)
+        return
     net, flops = build(file, x)
     with torch.no_grad():
         for name, parameter in net.named_parameters():
@@ -54,7 +62,7 @@ def main():
         optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=args.bf16):
             logits = net(x)
-        loss = torch.nn.functional.cross_entropy(logits.float(), y)
+        loss = models.cross_entropy(logits.float(), y)
         loss.backward()
         optimizer.step()
         return loss.detach()

@@ -82,6 +82,9 @@ class File:
         count = (end - first) // numpy.dtype(dtype).itemsize
         return numpy.fromfile(self.path, dtype, count, offset=self.begin + first).reshape(entry["shape"])
 
+    def shape(self, name):
+        return self.header[name]["shape"]
+
     @property
     def classes(self):
         """Outputs of the last linear layer by name: fc, fc3, classifier.6."""

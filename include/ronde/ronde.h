@@ -371,6 +371,19 @@ RONDE_API ronde_tensor *ronde_attention(const ronde_tensor *query, const ronde_t
                                         const ronde_attention_options *options);
 /* The same of query, key and value side by side: x [T,3F] -> [T,F], as one linear layer gives them. */
 RONDE_API ronde_tensor *ronde_self_attention(const ronde_tensor *x, const ronde_attention_options *options);
+
+typedef struct ronde_additive_attention_options {
+  bool normalised;             /* with the parameters normalize_scalar [1] and normalize_bias [U] */
+  const ronde_tensor *lengths; /* [1]: so many keys of each example are there, from the first on; NULL: all */
+} ronde_additive_attention_options;
+
+/* The weights of additive (Bahdanau's) attention: query [T,U] and key [S,U], as linear layers give them -> [T,S], over the keys of
+ * each query a softmax of v . tanh(query + key) with the parameter linear_att v [U]; normalised: of
+ * normalize_scalar v / |v| . tanh(query + key + normalize_bias). Their product (ronde_matmul) with the values [S,F] is what attention
+ * gives. A query that sees no key gives zeros. Nothing of size T S U is held. options may be NULL. */
+RONDE_API ronde_tensor *ronde_additive_attention(const ronde_tensor *query, const ronde_tensor *key, const char *name,
+                                                 const ronde_additive_attention_options *options);
+
 typedef struct ronde_recurrent_options {
   int64_t hidden;       /* required: H */
   int layers;           /* on top of each other, L; 0 means 1 */
@@ -558,7 +571,8 @@ typedef struct ronde_hooks {
   const ronde_source *source; /* instead of --data */
   void (*progress)(void *user, const ronde_progress *progress);
   void (*prediction)(void *user, const ronde_prediction *prediction); /* predict: once per example */
-  void (*token)(void *user, int64_t token); /* predict of a text: each token behind the prompt, as it is chosen */
+  void (*token)(void *user, int64_t token); /* predict of a text: each token behind the prompt, as it is chosen, */
+  void (*text)(void *user, const char *bytes, int64_t n); /* then its n bytes; n may be 0, and no 0 follows */
   /* Asked once a step or batch. true ends the job with RONDE_E_CANCELLED, after its outputs are written. */
   bool (*cancel)(void *user);
   /* With ranks that are processes, once: all of them have joined, and from here on one that is lost is noticed. */
@@ -584,14 +598,15 @@ RONDE_API ronde_status ronde_train(const ronde_config *config, const ronde_hooks
  * classes, also: each one's precision, recall and F1, which is taken for which, the calibration of the probabilities, and
  * the most confident mistakes, by file where each example has one; --csv writes them as tables. Where a built-in network
  * tells values: mean absolute error, root mean square error and R2, over all and for each; of --loss bce the accuracy of
- * the labels. */
+ * the labels. Of sequences of tokens: perplexity, and bits; with --bleu also the BLEU of the examples' translations (bleu). */
 RONDE_API ronde_status ronde_eval(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 /* Classes with probabilities of each example in --input: images and npy files, named by file, folder or pattern, one a
  * line. If json_out is NULL, only the hook gets the results, and memory does not grow with the examples.
  * Of a network that tells the next token of a text: --tokens tokens behind --prompt, one by one. It sees as many of the last
  * ones as its input has; what it tells at a place must not depend on those behind it. JSON: prompt, text, tokens[].
- * Of a network that translates: the translation of --prompt, greedily, until it tells the end; the hook is told the token in
- * front of it too, a TAB. JSON: the same. */
+ * Of a network that translates: the translation of --prompt, until it tells the end, as --beam finds it; the hook is told the
+ * token in front of it too, a TAB, and with a beam of several the tokens when all are known. JSON: the same, and complete (whether
+ * it told the end), log_probability, score (log_probability by --length-penalty). */
 RONDE_API ronde_status ronde_predict(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 
 /* ---- predictors: a trained network in memory ----
@@ -676,6 +691,10 @@ RONDE_API ronde_status ronde_data_info(const ronde_config *config, char **json_o
  * SHA-256 and is either complete or absent; files that are there already are left alone. A download that was interrupted
  * continues where it ended. Blocks. hooks may be NULL. */
 RONDE_API ronde_status ronde_data_get(const ronde_config *config, const ronde_data_hooks *hooks, char **json_out);
+/* Learns a byte-pair vocabulary of --vocabulary tokens from what text:FILE trains on, the first nine tenths of --data (FILE or text:FILE),
+ * and writes it to --output, for --tokenizer. Blocks; cost: for each token, a pass over the distinct words. JSON: file, vocabulary,
+ * bytes, tokens, bytes_per_token. */
+RONDE_API ronde_status ronde_data_tokenize(const ronde_config *config, char **json_out);
 /* Writes --data as npy files (train_x.npy, train_y.npy, test_x.npy, test_y.npy) to the folder --output. */
 RONDE_API ronde_status ronde_data_convert(const ronde_config *config, char **json_out);
 

@@ -6,6 +6,7 @@
 #include "setup/setup.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* What the batch is called in the file for the peers, beside the parameters. */
 #define INPUT_NAME RONDE__RESERVED "x"
@@ -13,22 +14,35 @@
 
 /* ---- set-up ---- */
 
-/* Examples by the seed: normally distributed inputs, classes drawn evenly. */
+/* An input of an example: normally distributed, or tokens other than 0, which is padding: sequences are as long as they can
+ * be. */
+static void draw_input(ronde__rng *rng, const ronde__shape *shape, int64_t vocabulary, float *x) {
+  for (int64_t i = 0; i < ronde__shape_elems(shape); i++) {
+    if (vocabulary == 0) {
+      x[i] = ronde__rng_normal(rng);
+      continue;
+    }
+    int32_t token = vocabulary > 1 ? 1 + (int32_t)ronde__rng_below(rng, (uint64_t)vocabulary - 1) : 0;
+    memcpy(&x[i], &token, sizeof token);
+  }
+}
+
+/* Examples by the seed, classes drawn evenly. */
 static ronde_status draw_batch(ronde_stepper *s) {
   const ronde__job *job = s->job;
-  if (job->vocabulary)
-    return ronde__fail(RONDE_E_USAGE, "%s: networks of tokens are not among those that are measured by themselves",
-                       job->model_name);
-  if (job->more.n)
-    return ronde__fail(RONDE_E_USAGE,
-                       "%s: networks of several inputs are not among those that are measured by themselves",
-                       job->model_name);
-  int64_t elems = job->batch * ronde__shape_elems(&job->shape);
-  RONDE__ALLOC(s->x, (size_t)elems * sizeof *s->x, "bench: the batch");
-  RONDE__ALLOC(s->labels, (size_t)job->batch * sizeof *s->labels, "bench: the labels");
+  s->elems = ronde__graph_input_elems(s->graph), s->n_labels = ronde__loss_labels(s->graph);
+  RONDE__ALLOC(s->x, (size_t)(job->batch * s->elems) * sizeof *s->x, "bench: the batch");
+  RONDE__ALLOC(s->labels, (size_t)(job->batch * s->n_labels) * sizeof *s->labels, "bench: the labels");
   ronde__rng rng = ronde__rng_make((uint64_t)job->options->seed, RONDE__STREAM_SYNTHETIC);
-  for (int64_t i = 0; i < elems; i++) s->x[i] = ronde__rng_normal(&rng);
-  for (int64_t i = 0; i < job->batch; i++) s->labels[i] = (int64_t)ronde__rng_below(&rng, (uint64_t)job->classes);
+  for (int64_t n = 0; n < job->batch; n++) {
+    float *x = s->x + n * s->elems;
+    draw_input(&rng, &job->shape, job->vocabulary, x);
+    x += ronde__shape_elems(&job->shape);
+    for (int i = 0; i < job->more.n; x += ronde__shape_elems(&job->more.at[i].shape), i++)
+      draw_input(&rng, &job->more.at[i].shape, job->more.at[i].vocabulary, x);
+  }
+  for (int64_t i = 0; i < job->batch * s->n_labels; i++)
+    s->labels[i] = (int64_t)ronde__rng_below(&rng, (uint64_t)job->classes);
   return RONDE_OK;
 }
 
@@ -95,6 +109,7 @@ ronde_status ronde__stepper_step(ronde_stepper *s, double *loss_out) {
   ronde__net_batch batch = {.n = job->batch,
                             .x = s->x,
                             .labels = s->labels,
+                            .label_weight = 1.0f / (float)s->n_labels,
                             .training = true,
                             .seed = (uint64_t)job->options->seed,
                             .step = (uint64_t)++s->n_steps};
@@ -138,7 +153,8 @@ ronde_status ronde_stepper_describe(const ronde_stepper *s, char **json_out) {
 
 typedef struct fetching {
   const ronde_stepper *stepper;
-  float *logical; /* of the parameter that was asked for last */
+  float *logical;  /* of the parameter that was asked for last */
+  int64_t *tokens; /* of the batch; NULL: it is values */
 } fetching;
 
 /* Parameters by their index, then inputs and labels; each as a whole. */
@@ -152,35 +168,67 @@ static ronde_status fetch_tensor(void *user, int i, int64_t first, const void **
     *data_out = f->logical;
     *n_out = ronde__shape_elems(&params[i].shape);
   } else if (i == n_params) {
-    *data_out = s->x;
-    *n_out = s->job->batch * ronde__shape_elems(&s->job->shape);
+    *data_out = f->tokens ? (const void *)f->tokens : s->x;
+    *n_out = s->job->batch * s->elems;
   } else {
     *data_out = s->labels;
-    *n_out = s->job->batch;
+    *n_out = s->job->batch * s->n_labels;
   }
   return RONDE_OK;
 }
 
-ronde_status ronde_stepper_save(const ronde_stepper *s, const char *path) {
+/* Of a batch of tokens: their numbers as the file has them. */
+static ronde_status list_tokens(const ronde_stepper *s, int64_t **tokens_out) {
+  int64_t n = s->job->batch * s->elems, *tokens = NULL;
+  if (s->job->vocabulary) RONDE__ALLOC(tokens, (size_t)n * sizeof *tokens, "bench: the file of weights");
+  for (int64_t i = 0; tokens && i < n; i++) {
+    int32_t token;
+    memcpy(&token, &s->x[i], sizeof token);
+    tokens[i] = token;
+  }
+  *tokens_out = tokens;
+  return RONDE_OK;
+}
+
+/* Of tokens all inputs of an example side by side. */
+static ronde__file_tensor describe_input(const ronde_stepper *s) {
+  const ronde__shape *shape = &s->job->shape;
+  ronde__file_tensor x = {.name = INPUT_NAME, .dtype = RONDE__FILE_F32, .shape = {shape->rank + 1, {s->job->batch}}};
+  for (int i = 0; i < shape->rank; i++) x.shape.dim[i + 1] = shape->dim[i];
+  if (s->job->vocabulary) x.dtype = RONDE__FILE_I64, x.shape = (ronde__shape){2, {s->job->batch, s->elems}};
+  return x;
+}
+
+static ronde__file_tensor describe_labels(const ronde_stepper *s) {
+  int rank = s->n_labels > 1 ? 2 : 1;
+  return (ronde__file_tensor){
+      .name = LABELS_NAME, .dtype = RONDE__FILE_I64, .shape = {rank, {s->job->batch, s->n_labels}}};
+}
+
+static ronde_status save_tensors(const ronde_stepper *s, const char *path, fetching *f, ronde__file_tensor *tensors) {
   int n;
   const ronde__net_param *params = ronde__net_params(s->worker.net, &n);
-  ronde__file_tensor *tensors;
-  fetching f = {.stepper = s};
   int64_t longest = 0;
-  RONDE__ALLOC(tensors, (size_t)(n + 2) * sizeof *tensors, "bench: the file of weights");
   for (int i = 0; i < n; i++) {
     tensors[i] = (ronde__file_tensor){.name = params[i].name, .dtype = RONDE__FILE_F32, .shape = params[i].shape};
     longest = ronde__max(longest, ronde__shape_elems(&params[i].shape));
   }
-  ronde__shape x = {s->job->shape.rank + 1, {s->job->batch}};
-  for (int i = 0; i < s->job->shape.rank; i++) x.dim[i + 1] = s->job->shape.dim[i];
-  tensors[n] = (ronde__file_tensor){.name = INPUT_NAME, .dtype = RONDE__FILE_F32, .shape = x};
-  tensors[n + 1] = (ronde__file_tensor){.name = LABELS_NAME, .dtype = RONDE__FILE_I64, .shape = {1, {s->job->batch}}};
-  f.logical = ronde__alloc((size_t)longest * sizeof *f.logical);
-  ronde_status status =
-      f.logical ? ronde__safetensors_write_pieces(path, tensors, n + 2, NULL, 0, fetch_tensor, &f)
-                : ronde__fail(RONDE_E_MEMORY, "bench: no memory for a tensor of %lld elements", (long long)longest);
+  tensors[n] = describe_input(s);
+  tensors[n + 1] = describe_labels(s);
+  RONDE__ALLOC(f->logical, (size_t)longest * sizeof *f->logical, "bench: the file of weights");
+  RONDE_TRY(list_tokens(s, &f->tokens));
+  return ronde__safetensors_write_pieces(path, tensors, n + 2, NULL, 0, fetch_tensor, f);
+}
+
+ronde_status ronde_stepper_save(const ronde_stepper *s, const char *path) {
+  int n;
+  ronde__file_tensor *tensors;
+  fetching f = {.stepper = s};
+  ronde__net_params(s->worker.net, &n);
+  RONDE__ALLOC(tensors, (size_t)(n + 2) * sizeof *tensors, "bench: the file of weights");
+  ronde_status status = save_tensors(s, path, &f, tensors);
   ronde__free(f.logical);
+  ronde__free(f.tokens);
   ronde__free(tensors);
   return status;
 }

@@ -9,9 +9,10 @@ struct ronde_stepper {
   ronde__job *job;
   ronde_graph *graph;
   ronde__worker worker;
-  float *x;
-  int64_t *labels;
-  int64_t n_steps; /* done */
+  float *x;                /* [batch][elems] */
+  int64_t *labels;         /* [batch][n_labels] */
+  int64_t elems, n_labels; /* of an example */
+  int64_t n_steps;         /* done */
 };
 
 /* rows_by_layer: the ledger, which is then kept, has a row for each layer. */

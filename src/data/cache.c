@@ -5,6 +5,7 @@
  * holds a lease on it. */
 #include "data/store.h"
 
+#include "data/bpe.h"
 #include "data/columns.h"
 #include "io/file.h"
 
@@ -73,6 +74,14 @@ static bool cache_key_add_columns(XXH3_state_t *state, const ronde__columns *col
   return known;
 }
 
+static bool cache_key_add_vocabulary(XXH3_state_t *state, const ronde__bpe *bpe) {
+  if (!bpe) return true;
+  char *merges = ronde__bpe_text(bpe);
+  cache_key_add_text(state, merges);
+  free(merges);
+  return merges;
+}
+
 static ronde_status cache_key_make(const ronde__set *set, uint64_t key[2]) {
   XXH3_state_t *state = XXH3_createState();
   if (!state) return ronde__fail(RONDE_E_MEMORY, "%s: no memory", set->name);
@@ -84,7 +93,8 @@ static ronde_status cache_key_make(const ronde__set *set, uint64_t key[2]) {
   const int64_t choices[] = {set->resize[0], set->resize[1], set->skip_bad, set->files[0].n, set->layout, set->window};
   XXH3_128bits_update(state, choices, sizeof choices);
   ronde_status status = RONDE_OK;
-  if (!cache_key_add_columns(state, set->columns)) status = ronde__fail(RONDE_E_MEMORY, "%s: no memory", set->name);
+  if (!cache_key_add_columns(state, set->columns) || !cache_key_add_vocabulary(state, set->bpe))
+    status = ronde__fail(RONDE_E_MEMORY, "%s: no memory", set->name);
   for (int i = 0; i < 4 && status == RONDE_OK; ++i) {
     const char *path = i < 2 ? set->x_path[i] : set->y_path[i - 2];
     if (path && !cache_key_add_file(state, path))

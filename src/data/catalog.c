@@ -1,5 +1,7 @@
 /* From NAME[:DIR] to the files of a set: where published sets are looked for, and the names of their files. */
 #include "data/catalog.h"
+
+#include "data/bpe.h"
 #include "data/columns.h"
 
 #include <ctype.h>
@@ -402,6 +404,7 @@ static bool is_of(const char *spec, const char *name) {
 bool ronde__data_is_of_arrays(const char *spec) { return is_of(spec, "npy"); }
 bool ronde__data_is_of_columns(const char *spec) { return is_of(spec, "csv"); }
 bool ronde__data_is_of_images(const char *spec) { return is_of(spec, "folder"); }
+bool ronde__data_is_of_text(const char *spec) { return is_of(spec, "text"); }
 bool ronde__data_has_window(const char *spec) { return is_of(spec, "text") || is_of(spec, "pairs"); }
 
 ronde_status ronde__set_find(const char *spec, uint64_t seed, ronde__set *set_out) {
@@ -432,6 +435,7 @@ void ronde__set_release(ronde__set *set) {
   }
   ronde__files_release(&set->class_names);
   ronde__columns_destroy(set->columns);
+  ronde__bpe_destroy(set->bpe);
   free(set->other_val);
   *set = (ronde__set){.name = NULL};
 }

@@ -12,15 +12,17 @@
 typedef enum ronde__image_layout { RONDE__IMAGE_AUTO, RONDE__IMAGE_NCHW, RONDE__IMAGE_NHWC } ronde__image_layout;
 
 typedef struct ronde__data_options {
-  const char *spec;  /* NAME or NAME:DIR */
-  bool cache;        /* off: each rank decodes the files anew in every epoch, into memory of its own */
-  bool normalize;    /* with the set's usual mean and deviation, where it has them */
-  bool standardize;  /* with `normalize`, of tables: with mean and deviation of each column over the training rows */
-  uint64_t seed;     /* of synthetic data */
-  int64_t window;    /* text: bytes of an example; pairs: of each text of it */
-  int64_t classes;   /* 0: the set's largest label + 1; else that many, and a label beyond them is an error, but
+  const char *spec; /* NAME or NAME:DIR */
+  bool cache;       /* off: each rank decodes the files anew in every epoch, into memory of its own */
+  bool normalize;   /* with the set's usual mean and deviation, where it has them */
+  bool standardize; /* with `normalize`, of tables: with mean and deviation of each column over the training rows */
+  uint64_t seed;    /* of synthetic data */
+  int64_t window;   /* text: tokens of an example; pairs: bytes of each text of it */
+  const char *tokenizer; /* text: the file of its vocabulary (bpe.h), */
+  const char *merges;    /* or what that holds; both NULL: tokens are bytes */
+  int64_t classes;       /* 0: the set's largest label + 1; else that many, and a label beyond them is an error, but
                                  not where classes have names: the caller compares these */
-  int64_t resize[2]; /* height and width that every image is brought to; 0: as stored */
+  int64_t resize[2];     /* height and width that every image is brought to; 0: as stored */
   ronde__image_layout layout; /* npy */
   bool skip_bad_images;       /* folder: leave out images that cannot be read, instead of an error */
   bool prefers_val;           /* folder: of DIR/test and DIR/val the latter is the test split */
@@ -36,6 +38,9 @@ bool ronde__data_is_of_arrays(const char *spec);
 bool ronde__data_is_of_columns(const char *spec);
 bool ronde__data_is_of_images(const char *spec);
 bool ronde__data_has_window(const char *spec);
+
+/* Whether it is text:FILE, which a vocabulary is for. */
+bool ronde__data_is_of_text(const char *spec);
 
 #define RONDE__INPUT_NAME_BYTES 64 /* of an input beside the first, with the 0 behind it */
 #define RONDE__NORMALIZED_MAX 512  /* channels, or columns, that may have a mean and a deviation of their own */
@@ -110,6 +115,8 @@ ronde_status ronde__data_labels(const ronde__data *data, int64_t *labels_out);
 /* The name of a class, NULL where it has none; and how many have one. */
 const char *ronde__data_class_name(const ronde__data *data, int64_t label);
 int64_t ronde__data_class_names(const ronde__data *data);
+/* What the tokens of a text are (bpe.h), owned by the set; NULL: bytes, or there is no text. */
+const struct ronde__bpe *ronde__data_vocabulary(const ronde__data *data);
 /* What the columns of a csv file are, for a file of weights (columns.h), to be freed; NULL where the data are no such. */
 char *ronde__data_columns(const ronde__data *data);
 /* Whether the classes are what a csv file has as integers. */

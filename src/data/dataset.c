@@ -1,4 +1,5 @@
 /* A set that is open: facts, limits and normalisation around decoded examples, read as f32. */
+#include "data/bpe.h"
 #include "data/catalog.h"
 #include "data/columns.h"
 #include "data/normalization.h"
@@ -384,7 +385,7 @@ static void fill_source(dataset_impl *im, int64_t classes, ronde_source *source)
   memcpy(source->n_examples, facts->n, sizeof facts->n);
   source->target_elems = facts->target_elems;
   source->label_elems = facts->label_elems;
-  source->vocabulary = facts->are_tokens ? facts->largest_token + 1 : 0;
+  source->vocabulary = im->set.bpe ? ronde__bpe_size(im->set.bpe) : facts->are_tokens ? facts->largest_token + 1 : 0;
   if (im->set.kind == &ronde__pairs_kind) { /* the other half of a row */
     source->dims[0] /= 2;
     im->decoder_input = (ronde_source_input){
@@ -414,6 +415,7 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   im->set.layout = im->set.kind == &ronde__npy_kind ? options->layout : RONDE__IMAGE_AUTO;
   bool has_window = im->set.kind == &ronde__text_kind || im->set.kind == &ronde__pairs_kind;
   im->set.window = has_window ? options->window : 0;
+  if (status == RONDE_OK) status = ronde__text_take_vocabulary(options, &im->set);
   if (status == RONDE_OK && options->prefers_val) status = ronde__folder_take_val(&im->set);
   bool has_columns = im->set.kind == &ronde__csv_kind, has_names = has_columns || im->set.class_names.n;
   int64_t limit = has_names ? 0 : options->classes ? options->classes : im->set.class_limit;
@@ -458,6 +460,11 @@ ronde__stored ronde__data_stored(const ronde__data *data, ronde_split split) {
 const char *ronde__data_class_name(const ronde__data *data, int64_t label) {
   const dataset_impl *im = data->impl;
   return im && label >= 0 && label < im->set.class_names.n ? im->set.class_names.path[label] : NULL;
+}
+
+const ronde__bpe *ronde__data_vocabulary(const ronde__data *data) {
+  const dataset_impl *im = data->impl;
+  return im ? im->set.bpe : NULL;
 }
 
 char *ronde__data_columns(const ronde__data *data) {

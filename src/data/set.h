@@ -72,15 +72,21 @@ struct ronde__set {
   char *other_val;  /* DIR/val, where DIR/test is there too and is the test split; else NULL */
   bool test_is_val; /* the test split is DIR/val */
   ronde__files class_names;
-  int64_t resize[2]; /* height and width of all images; 0: as they are */
-  bool skip_bad;     /* leave out images that cannot be read */
-  int64_t window;    /* text: bytes of an example; pairs: of a source, and of a target, with its end */
+  int64_t resize[2];      /* height and width of all images; 0: as they are */
+  bool skip_bad;          /* leave out images that cannot be read */
+  struct ronde__bpe *bpe; /* text: what its tokens are, owned; NULL: bytes */
+  int64_t window;         /* text: tokens of an example; pairs: of a source, and of a target, with its end */
   /* synthetic only */
   uint64_t seed;
   int64_t dims[3], n[2];
 };
 
 #define RONDE__LABEL_MAX 999999 /* no set has more classes than --classes takes */
+
+/* Reads the vocabulary that the options have for a text; its tokens are the classes. Others are left alone. */
+ronde_status ronde__text_take_vocabulary(const ronde__data_options *options, ronde__set *set);
+/* The bytes of a text file that the train split is made of, to be freed by ronde__free. */
+ronde_status ronde__text_train_bytes(const char *path, char **bytes_out, int64_t *n_out);
 
 /* ---- formats, over any stream ---------------------------------------------------------------------------------- */
 

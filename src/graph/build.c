@@ -523,6 +523,14 @@ ronde_tensor *ronde_self_attention(const ronde_tensor *x, const ronde_attention_
   return add_attention((const ronde_tensor *[]){x, NULL}, 1, options);
 }
 
+ronde_tensor *ronde_additive_attention(const ronde_tensor *query, const ronde_tensor *key, const char *name,
+                                       const ronde_additive_attention_options *o) {
+  bool has_lengths = o && o->lengths;
+  ronde__op_attr attr = {.normalised = o && o->normalised, .lengths = has_lengths, .n_inputs = has_lengths ? 3 : 2};
+  const ronde_tensor *inputs[] = {query, key, has_lengths ? o->lengths : NULL};
+  return add_node(RONDE__OP_ADDITIVE_ATTENTION, name, &attr, inputs, attr.n_inputs);
+}
+
 ronde_tensor *ronde_rms_norm(const ronde_tensor *x, const char *name, float eps) {
   return add_unary(RONDE__OP_RMS_NORM, name, &(ronde__op_attr){.eps = eps > 0 ? eps : 1.1920929e-7f}, x);
 }

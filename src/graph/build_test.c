@@ -334,6 +334,22 @@ static void attention_of_other_sizes(void **state) {
               "attention_3: lengths are one number an example, but lengths gives 4");
 }
 
+static void additive_attention_of_other_sizes(void **state) {
+  static const int64_t sequence[] = {9, 4}, narrow[] = {9, 3};
+  ronde_tensor *x = ronde_input(*state, "x", 2, sequence);
+  ronde_tensor *keys = ronde_parameter(*state, "keys", 2, narrow, NULL, false);
+  check_error(*state, ronde_additive_attention(x, keys, "attn", NULL),
+              "attn: queries [T,U] and keys [S,U] are needed, but keys gives 9x3");
+}
+
+static void lengths_of_additive_attention_of_other_sizes(void **state) {
+  static const int64_t sequence[] = {9, 4}, two[] = {2};
+  ronde_tensor *x = ronde_input(*state, "x", 2, sequence);
+  ronde_additive_attention_options o = {.lengths = ronde_parameter(*state, "lengths", 1, two, NULL, false)};
+  check_error(*state, ronde_additive_attention(x, x, "attn", &o),
+              "attn: lengths are one number an example, but lengths gives 2");
+}
+
 static void windows_that_make_no_sense(void **state) {
   static const ronde_pool2d_options options[] = {
       {.kernel = {0, 2}},
@@ -598,6 +614,8 @@ int main(void) {
       TEST(rows_of_values_do_not_exist),
       TEST(heads_that_do_not_divide_the_features),
       TEST(attention_of_other_sizes),
+      TEST(additive_attention_of_other_sizes),
+      TEST(lengths_of_additive_attention_of_other_sizes),
       TEST(recurrent_layers_of_other_sizes),
       TEST(a_gru_has_no_cells),
       TEST(lengths_of_an_lstm_of_other_sizes),

@@ -246,6 +246,9 @@ typedef struct ronde__net_hooks {
   /* Some of a parameter's gradient is final (op.h); parameters in backward order, none frozen, the events of one not
    * between those of another unless they are concurrent. NULL: no interest. */
   void (*gradient)(void *user, const ronde__gradient *gradient);
+  /* The layer whose backward has finished a parameter's gradient has ended: the gradients of its inputs, which may come behind that of
+   * the parameter, are there too. Not called by eager passes, where nothing comes behind it. NULL: no interest. */
+  void (*layer_done)(void *user, int param);
   ronde_status (*gather_partials)(void *user, const double *partial, size_t n, ronde__partials *partials_out);
   /* Takes the place of the loss, which then computes nothing: what it would read of the network lies in `outputs`
    * [n][ronde__loss_elems] f32, ROWS, and the hook leaves the gradient of that there, for backward with the same hooks.

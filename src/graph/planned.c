@@ -465,6 +465,7 @@ static void tell_rest(running *r) {
     r->touched[param] = true;
     const float *data = gradient_at(r->p, param) + r->step->param_at[j];
     if (r->untold[j]) planned_tell(r, &(ronde__gradient){j, 0, r->untold[j], data, false});
+    if (r->hooks && r->hooks->layer_done && finishes(r, j)) r->hooks->layer_done(r->hooks->user, param);
   }
 }
 

@@ -1,4 +1,4 @@
-/* How long a rank computed in a step, and when each parameter was needed and its gradient ready: what --record-spans
+/* How long a rank computed in a step, when each parameter was needed and its gradient ready, and its layer done: what --record-spans
  * keeps of a real run, and a simulated one replays. */
 #ifndef RONDE_GRAPH_SPANS_H
 #define RONDE_GRAPH_SPANS_H
@@ -10,7 +10,8 @@ typedef struct ronde__param_span {
   char *name;
   uint64_t elems;     /* without padding */
   uint64_t needed_ns; /* since forward began: when it is first read */
-  uint64_t ready_ns;  /* since backward began: when its gradient is final */
+  uint64_t ready_ns;  /* since backward began: when its gradient is final, */
+  uint64_t done_ns;   /* and when its layer has made those of its inputs too */
 } ronde__param_span;
 
 /* Medians over the steps. */

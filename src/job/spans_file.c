@@ -17,9 +17,9 @@ ronde_status ronde__spans_write(const ronde__spans *spans, const char *path) {
   json_t *params = json_array();
   for (int i = 0; i < spans->n_params; i++) {
     const ronde__param_span *p = &spans->params[i];
-    json_array_append_new(params,
-                          json_pack("{s:s, s:I, s:I, s:I}", "name", p->name, "elems", (json_int_t)p->elems, "needed_ns",
-                                    (json_int_t)p->needed_ns, "ready_ns", (json_int_t)p->ready_ns));
+    json_array_append_new(params, json_pack("{s:s, s:I, s:I, s:I, s:I}", "name", p->name, "elems", (json_int_t)p->elems,
+                                            "needed_ns", (json_int_t)p->needed_ns, "ready_ns", (json_int_t)p->ready_ns,
+                                            "done_ns", (json_int_t)p->done_ns));
   }
   json_t *json =
       json_pack("{s:s, s:s, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:o}", "schema", SCHEMA, "model", spans->model,
@@ -72,6 +72,8 @@ static ronde_status take_params(const char *file, const json_t *params, ronde__s
     p->elems = (uint64_t)elems;
     RONDE_TRY(take_ns(file, row, "needed_ns", &p->needed_ns));
     RONDE_TRY(take_ns(file, row, "ready_ns", &p->ready_ns));
+    p->done_ns = p->ready_ns; /* files of before have no other */
+    if (json_object_get(row, "done_ns")) RONDE_TRY(take_ns(file, row, "done_ns", &p->done_ns));
   }
   return RONDE_OK;
 }

@@ -244,6 +244,13 @@ typedef struct ronde__kernels {
   void (*gru_step_back)(const float *gates, const float *y_before, const float *dy, float *dh, float *dgates,
                         int64_t h);
 
+  /* Additive attention of one query q [n] and rows of keys k, ld apart: scores[s] = sum over u of w[u] tanh(q[u] + k[s][u]). */
+  void (*additive_scores)(const float *q, const float *k, int64_t ld, int64_t rows, const float *w, int64_t n,
+                          float *scores);
+  /* From the slopes [rows] of the scores: dq [n] is set; dk [rows][n] and dw [n] are added to. */
+  void (*additive_scores_back)(const float *q, const float *k, int64_t ld, int64_t rows, const float *w, int64_t n,
+                               const float *slopes, float *dq, float *dk, float *dw);
+
   /* `turns` times RONDE__MULTIPLY_ADDS independent multiply-adds on whole registers. The result only keeps the
    * compiler from leaving them out. */
   float (*multiply_adds)(int64_t turns);

@@ -122,6 +122,10 @@ void NAME(lstm_step_back)(const float *gates, const float *cell_before, const fl
 void NAME(gru_step)(float *gates, const float *sums, const float *bias, const float *y_before, float *y, int64_t h);
 void NAME(gru_step_back)(const float *gates, const float *y_before, const float *dy, float *dh, float *dgates,
                          int64_t h);
+void NAME(additive_scores)(const float *q, const float *k, int64_t ld, int64_t rows, const float *w, int64_t n,
+                           float *scores);
+void NAME(additive_scores_back)(const float *q, const float *k, int64_t ld, int64_t rows, const float *w, int64_t n,
+                                const float *slopes, float *dq, float *dk, float *dw);
 void NAME(bf16_pack)(const float *x, const uint16_t *in, float *residual, uint16_t *out, int64_t n);
 void NAME(bf16_unpack)(const uint16_t *in, float *x, int64_t n);
 void NAME(column_moments)(const float *x, int64_t rows, int64_t n, float *mean, float *m2);

@@ -615,6 +615,7 @@ void ronde__onnx_write_node(ronde__onnx_writer *w, const ronde__node *node) {
   case RONDE__OP_EMBEDDING:
   case RONDE__OP_LENGTHS:
   case RONDE__OP_ATTENTION:
+  case RONDE__OP_ADDITIVE_ATTENTION:
   case RONDE__OP_RMS_NORM: refuse(w, node, "operators of sequences are not written yet"); break;
   default: refuse(w, node, "ONNX has no such operator");
   }

@@ -146,12 +146,6 @@ typedef struct head {
   float *sums;       /* [T]: logarithms */
 } head;
 
-static int64_t keys_of(const attention_job *j, int64_t n) {
-  if (!j->desc->attr.lengths) return j->s->s;
-  float length = j->call->in[j->desc->attr.n_inputs - 1][n];
-  return llrintf(fmaxf(0, fminf(length, (float)j->s->s)));
-}
-
 /* Where a head's rows of operand i begin in an array that lies like it. */
 static int64_t place_of(const attention_job *j, int64_t n, int64_t h, int i) {
   const attention_state *s = j->s;
@@ -162,7 +156,8 @@ static int64_t place_of(const attention_job *j, int64_t n, int64_t h, int i) {
 static head head_of(const attention_job *j, int64_t item) {
   const attention_state *s = j->s;
   int64_t n = item / s->heads, h = item % s->heads;
-  head head = {.at = n * s->t * s->f + h * s->d, .n_keys = keys_of(j, n), .sums = j->call->saved + item * s->t};
+  head head = {.at = n * s->t * s->f + h * s->d, .sums = j->call->saved + item * s->t};
+  head.n_keys = ronde__rows_there(j->desc, j->call, n, s->s);
   for (int i = 0; i < 3; i++) head.x[i] = j->call->in[is_packed(&j->desc->attr) ? 0 : i] + place_of(j, n, h, i);
   return head;
 }
@@ -328,10 +323,8 @@ static void backward_part(void *arg, int thread, int n_threads) {
 
 static ronde_status attention_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   attention_job j = {desc, state, call};
-  int last = desc->attr.n_inputs - 1;
   ronde__pool_run(call->pool, backward_part, &j);
-  if (desc->attr.lengths && call->din[last] && !call->accumulate_dinput[last])
-    memset(call->din[last], 0, (size_t)ronde__phys_elems(&desc->in[last]) * sizeof(float));
+  ronde__lengths_backward(desc, call);
   return RONDE_OK;
 }
 

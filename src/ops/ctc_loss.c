@@ -5,6 +5,8 @@
  * alignment of the labels has its class at that step.
  * Legend: N examples, T steps, K classes, S labels at most; a state is a label or a blank between them, 2 S + 1 in all. The
  * forward pass saves the gradient [N][T][K] of each example's loss. Inputs: logits, target, perhaps lengths. */
+#include "ops/elementwise.h"
+
 #include "ops/gemm_list.h"
 
 #include <math.h>
@@ -134,14 +136,10 @@ static void ctc_backwards(const ctc_example *e, double total, float *gradient) {
   }
 }
 
-static int64_t ctc_length(const ctc_job *j, int64_t n) {
-  if (!j->desc->attr.lengths) return j->t;
-  return llrintf(fmaxf(0, fminf(j->call->in[2][n], (float)j->t)));
-}
-
 static void ctc_judge(const ctc_job *j, int64_t n, double *room) {
   const ronde__op_attr *attr = &j->desc->attr;
-  ctc_example e = {.labels = j->call->labels + n * attr->labels, .steps = ctc_length(j, n), .k = j->k};
+  ctc_example e = {.labels = j->call->labels + n * attr->labels, .k = j->k};
+  e.steps = ronde__rows_there(j->desc, j->call, n, j->t);
   while (e.n_labels < attr->labels && e.labels[e.n_labels] >= 0) e.n_labels++;
   e.blank = attr->blank, e.states = 2 * e.n_labels + 1;
   e.classes = room, e.alpha = e.classes + j->t * j->k, e.beta[0] = e.alpha + j->t * j->states;

@@ -3,6 +3,7 @@
 
 #include "ops/gemm_list.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct elementwise_job {
@@ -29,6 +30,17 @@ void ronde__elementwise_run(const ronde__op_desc *desc, const ronde__op_call *ca
 void ronde__gradient_add(const ronde__op_desc *desc, const float *src, float *dst, int64_t n, bool accumulate) {
   if (accumulate) desc->compute.kernels->add(dst, src, dst, n);
   else memcpy(dst, src, (size_t)n * sizeof *dst);
+}
+
+int64_t ronde__rows_there(const ronde__op_desc *desc, const ronde__op_call *call, int64_t n, int64_t most) {
+  if (!desc->attr.lengths) return most;
+  return llrintf(fmaxf(0, fminf(call->in[desc->attr.n_inputs - 1][n], (float)most)));
+}
+
+void ronde__lengths_backward(const ronde__op_desc *desc, const ronde__op_call *call) {
+  int last = desc->attr.n_inputs - 1;
+  if (desc->attr.lengths && call->din[last] && !call->accumulate_dinput[last])
+    memset(call->din[last], 0, (size_t)desc->in[last].n * sizeof(float));
 }
 
 ronde_status ronde__elementwise_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,

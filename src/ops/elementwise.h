@@ -1,4 +1,4 @@
-/* Splits flat arrays over the pool, at multiples of the quantum. */
+/* Splits flat arrays over the pool, at multiples of the quantum; and what ops share that read lengths. */
 #ifndef RONDE_ELEMENTWISE_H
 #define RONDE_ELEMENTWISE_H
 
@@ -8,6 +8,11 @@ typedef void (*ronde__range_fn)(const ronde__op_desc *desc, const ronde__op_call
 void ronde__elementwise_run(const ronde__op_desc *desc, const ronde__op_call *call, int64_t n, ronde__range_fn fn);
 /* dst (+)= src, [n] */
 void ronde__gradient_add(const ronde__op_desc *desc, const float *src, float *dst, int64_t n, bool accumulate);
+
+/* Of example n: how many of `most` rows there are, as the last input says of ops with lengths (op.h); else all. */
+int64_t ronde__rows_there(const ronde__op_desc *desc, const ronde__op_call *call, int64_t n, int64_t most);
+/* Lengths have no gradient: it is zero. */
+void ronde__lengths_backward(const ronde__op_desc *desc, const ronde__op_call *call);
 
 /* Shape rule and layouts of ops whose output lies as their first input. */
 ronde_status ronde__elementwise_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,

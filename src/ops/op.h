@@ -103,6 +103,7 @@ typedef struct ronde__op_attr {
   float deviation;    /* embedding: of its first values */
   int heads;          /* attention */
   bool causal;        /* attention: a query sees the keys up to its own place */
+  bool normalised;    /* additive attention: with a scale and a bias */
   bool lengths;  /* attention, LSTM, GRU, CTC: the last input says how many keys or steps of each example there are */
   bool reverse;  /* LSTM, GRU: from the last step to the first */
   int n_inputs;  /* concatenation, LSTM, GRU, attention */

@@ -245,9 +245,7 @@ static void recurrent_multiply(const ronde__gemm *gemm, const float *a, const fl
 static int64_t recurrent_at(const recurrent_job *j, int64_t k) { return j->desc->attr.reverse ? j->s->t - 1 - k : k; }
 
 static int64_t recurrent_length(const recurrent_job *j, int64_t n) {
-  const ronde__op_attr *attr = &j->desc->attr;
-  if (!attr->lengths) return j->s->t;
-  return llrintf(fmaxf(0, fminf(j->call->in[attr->n_inputs - 1][n], (float)j->s->t)));
+  return ronde__rows_there(j->desc, j->call, n, j->s->t);
 }
 
 /* The state of an example in front of its first step; NULL: zeros. */
@@ -563,9 +561,7 @@ ronde_status ronde__recurrent_backward(const ronde__op_desc *desc, const void *s
   ronde__pool_run(call->pool, recurrent_pack_back_part, &j);
   ronde__pool_run(call->pool, recurrent_backward_part, &j);
   ronde__pool_run(call->pool, recurrent_weights_part, &j);
-  int length = desc->attr.n_inputs - 1;
-  if (desc->attr.lengths && call->din[length] && !call->accumulate_dinput[length])
-    memset(call->din[length], 0, (size_t)s->n * sizeof(float));
+  ronde__lengths_backward(desc, call);
   return RONDE_OK;
 }
 

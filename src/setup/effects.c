@@ -54,6 +54,10 @@ static bool has_window(const ronde__job *job, const ronde_graph *graph) {
   return ronde__data_has_window(job->options->data);
 }
 
+static bool has_tokens_of_text(const ronde__job *job, const ronde_graph *graph) {
+  return ronde__data_is_of_text(job->options->data);
+}
+
 static bool has_mask(const ronde__job *job, const ronde_graph *graph) { return job->options->mask > 0; }
 
 static bool has_columns(const ronde__job *job, const ronde_graph *graph) {
@@ -115,6 +119,7 @@ static const struct {
     [RONDE__NEED_DATA] = {RONDE__KNOWN_OPTIONS, has_data},
     [RONDE__NEED_ARRAYS] = {RONDE__KNOWN_OPTIONS, has_arrays},
     [RONDE__NEED_TEXT] = {RONDE__KNOWN_OPTIONS, has_window},
+    [RONDE__NEED_TOKENIZED] = {RONDE__KNOWN_OPTIONS, has_tokens_of_text},
     [RONDE__NEED_COLUMNS] = {RONDE__KNOWN_OPTIONS, has_columns},
     [RONDE__NEED_IMAGE_FILES] = {RONDE__KNOWN_OPTIONS, has_image_files},
     [RONDE__NEED_WORKERS] = {RONDE__KNOWN_RANKS, has_workers},

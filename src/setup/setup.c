@@ -204,8 +204,12 @@ static ronde_status open_data(ronde__job *job) {
   ronde__normalization normalization;
   RONDE_TRY(ronde__normalize_choose(job, &usual, &normalization));
   ronde__columns_options columns = choose_columns(job);
+  bool knows = job->weights && ronde__data_is_of_text(o->data) && (job->resume || !o->tokenizer);
+  const char *merges = knows ? ronde__safetensors_meta(job->weights, RONDE__META_MERGES) : NULL;
   ronde__data_options options = {.spec = o->data,
                                  .window = o->window,
+                                 .tokenizer = merges ? NULL : o->tokenizer,
+                                 .merges = merges,
                                  .columns = &columns,
                                  .cache = o->cache,
                                  .normalize = usual,
@@ -283,7 +287,9 @@ static ronde_status shape_from_options(ronde__job *job) {
   job->classes = o->classes ? o->classes : job->targets ? 0 : job->model->classes;
   job->config->options.classes = job->classes;
   if (!o->shape) return RONDE_OK;
-  return job->model->any_shape ? parse_any_shape(o->shape, &job->shape) : parse_shape(o->shape, &job->shape);
+  RONDE_TRY(job->model->any_shape ? parse_any_shape(o->shape, &job->shape) : parse_shape(o->shape, &job->shape));
+  if (job->model->decoder_input) job->more.at[0].shape = job->shape;
+  return RONDE_OK;
 }
 
 /* --resume: what the user left open is as it was in that run. */

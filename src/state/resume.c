@@ -89,13 +89,14 @@ ronde_status ronde__checkpoint_any(const char *folder, bool *any_out) {
 
 /* ---- opening one ---- */
 
+/* Of sequences `correct` counts labels, of which an example has many. */
 static ronde_status read_best(ronde__resume *r, json_t *best) {
   json_int_t epoch, step, correct, examples;
   double value, loss;
   if (json_is_null(best)) return RONDE_OK;
   if (json_unpack(best, "{s:F, s:I, s:I, s:F, s:I, s:I}", "value", &value, "epoch", &epoch, "step", &step, "loss",
                   &loss, "correct", &correct, "examples", &examples) ||
-      epoch < 1 || step < 1 || examples < 1 || correct < 0 || correct > examples)
+      epoch < 1 || step < 1 || examples < 1 || correct < 0)
     return ronde__fail(RONDE_E_INPUT, "%s: the record of its best test is missing or invalid", r->path);
   r->progress.best = (ronde__best){value, epoch, step, {loss, correct, examples}};
   return RONDE_OK;
@@ -121,8 +122,7 @@ static ronde_status read_place(ronde__resume *r) {
   if (json_unpack(place, "{s:I, s:I, s:I, s:b, s:{s:I, s:I, s:I, s:F}}", "step", &step, "skipped", &skipped,
                   "optimizer_updates", &updates, "closed", &closed, "epoch_sums", "steps", &steps, "examples",
                   &examples, "correct", &correct, "loss", &loss) ||
-      step < 0 || skipped < 0 || updates < 0 || steps < 0 || steps > step || examples < steps || correct < 0 ||
-      correct > examples)
+      step < 0 || skipped < 0 || updates < 0 || steps < 0 || steps > step || examples < steps || correct < 0)
     return ronde__fail(RONDE_E_INPUT, "%s: its position in the training is missing or invalid", r->path);
   r->progress = ronde__progress_none();
   r->progress.step = step;

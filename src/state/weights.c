@@ -1,6 +1,7 @@
 /* Files of weights: a net from one, checked against its graph, and into one, with what the file says of itself. */
 #include "job/job.h"
 
+#include "data/bpe.h"
 #include "io/sha256.h"
 
 #include "job/normalize.h"
@@ -241,6 +242,8 @@ void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes)
   notes->class_names = class_names(job);
   notes->split = ronde__split_text(job);
   notes->columns = job->data ? ronde__data_columns(job->data) : NULL;
+  const ronde__bpe *bpe = job->data ? ronde__data_vocabulary(job->data) : NULL;
+  notes->merges = bpe ? ronde__bpe_text(bpe) : NULL;
   ronde__shape_text(&job->shape, notes->shape, sizeof notes->shape);
   snprintf(notes->classes, sizeof notes->classes, "%" PRId64, job->classes);
   if (ronde__job_padding(job)) meta[notes->n++] = (ronde__file_meta){"padding", ronde__job_padding(job)};
@@ -269,12 +272,14 @@ void ronde__weights_describe(const ronde__job *job, ronde__weights_notes *notes)
   if (notes->class_names) meta[notes->n++] = (ronde__file_meta){RONDE__META_CLASS_NAMES, notes->class_names};
   if (notes->split) meta[notes->n++] = (ronde__file_meta){RONDE__META_SPLIT, notes->split};
   if (notes->columns) meta[notes->n++] = (ronde__file_meta){RONDE__META_COLUMNS, notes->columns};
+  if (notes->merges) meta[notes->n++] = (ronde__file_meta){RONDE__META_MERGES, notes->merges};
 }
 
 void ronde__weights_notes_release(ronde__weights_notes *notes) {
   free(notes->class_names);
   free(notes->split);
   free(notes->columns);
+  free(notes->merges);
 }
 
 ronde_status ronde__weights_save(ronde__net *net, ronde__parts *parts, const char *path, const ronde__job *job) {

@@ -8,6 +8,7 @@
 
 #define RONDE__META_CLASS_NAMES "ronde.classes" /* of a weights' file: the names of the classes, as a JSON list */
 #define RONDE__META_COLUMNS "ronde.columns"     /* what the columns of its table are: data/columns.h */
+#define RONDE__META_MERGES "ronde.merges"       /* the vocabulary of its text: data/bpe.h */
 #define RONDE__META_MORE_INPUTS "more_inputs"   /* the inputs beside the first: job/more_inputs.c */
 #define RONDE__META_MODEL_SHA256 "model_sha256" /* the SHA-256 of the file that --model named */
 /* Missing, extra and differently shaped tensors are errors: to be found once, before ranks start. other_classes_out
@@ -30,9 +31,9 @@ void ronde__weights_load(ronde__net *net, const ronde__safetensors *file, bool n
 ronde_status ronde__weights_save(ronde__net *net, ronde__parts *parts, const char *path, const ronde__job *job);
 /* What a file of weights says of itself. */
 typedef struct ronde__weights_notes {
-  ronde__file_meta meta[21]; /* [n], and room for one more */
+  ronde__file_meta meta[22]; /* [n], and room for one more */
   int n;
-  char *class_names, *split, *columns; /* owned */
+  char *class_names, *split, *columns, *merges; /* owned */
   char shape[96], classes[24], targets[24], vocabulary[24], mask[24], mask_token[24];
   char more_inputs[(RONDE_MAX_INPUTS - 1) * 192];
   char mean[16 * RONDE__NORMALIZED_MAX], deviation[16 * RONDE__NORMALIZED_MAX];

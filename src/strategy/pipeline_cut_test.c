@@ -130,7 +130,7 @@ static void a_long_update_hides_behind_the_next_step(void **state) {
 
 /* Recorded moments of two layers, of which the second one's node also does what comes behind it. */
 static void recorded_times_belong_to_layers(void **state) {
-  ronde__param_span params[] = {{"a", 6, 10, 90}, {"b", 2, 40, 30}};
+  ronde__param_span params[] = {{"a", 6, 10, 70, 90}, {"b", 2, 40, 20, 30}};
   ronde__spans spans = {.examples = 2,
                         .forward_ns = 100,
                         .backward_ns = 95,

@@ -58,7 +58,7 @@ static void measure_forward(const ronde__spans *spans, moment *moments, int n_mo
   }
 }
 
-/* In backward until its gradients are final; what comes behind the last of them is the first layer's. */
+/* In backward from when the layer behind has ended; what comes behind the last of them is the first layer's. */
 static void measure_backward(const ronde__spans *spans, moment *moments, int n_moments, int64_t n,
                              ronde__node_time *times) {
   qsort(moments, (size_t)n_moments, sizeof *moments, by_time);
@@ -73,20 +73,20 @@ ronde_status ronde__pipeline_measured(const ronde__spans *spans, const int *node
                                       const ronde__node_cost *costs, int n_nodes, ronde__node_time *times) {
   double element_s = spans->updated_elems ? 1e-9 * (double)spans->update_ns / (double)spans->updated_elems : 0;
   int n_moments = 0;
-  moment *needed, *ready;
+  moment *needed, *done;
   RONDE__ALLOC(needed, 2 * (size_t)spans->n_params * sizeof *needed, "stages");
-  ready = needed + spans->n_params;
+  done = needed + spans->n_params;
   for (int i = 0; i < spans->n_params; i++) {
     if (node_of[i] < 0) continue;
     needed[n_moments] = (moment){spans->params[i].needed_ns, node_of[i]};
-    ready[n_moments++] = (moment){spans->params[i].ready_ns, node_of[i]};
+    done[n_moments++] = (moment){spans->params[i].done_ns, node_of[i]};
   }
   for (int i = 0; i < n_nodes; i++) {
     times[i].forward_s = times[i].backward_s = 0;
     times[i].update_s = costs[i].trained * element_s;
   }
   measure_forward(spans, needed, n_moments, n, times);
-  measure_backward(spans, ready, n_moments, n, times);
+  measure_backward(spans, done, n_moments, n, times);
   ronde__free(needed);
   return RONDE_OK;
 }

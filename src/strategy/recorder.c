@@ -6,7 +6,7 @@
 
 enum { MOST_BATCHES = 1000 }; /* those behind are not recorded */
 
-/* The columns of a batch; behind them those of parameters, needed and ready. */
+/* The columns of a batch; behind them those of parameters, needed, ready and done. */
 enum { LOAD, FORWARD, BACKWARD, UPDATE, N_TIMES };
 
 struct ronde__recorder {
@@ -28,7 +28,7 @@ ronde_status ronde__recorder_create(const ronde__net *net, const ronde__prof *pr
   RONDE__ALLOC(r, sizeof *r, "--record-spans");
   *r = (ronde__recorder){.net = net, .prof = prof, .examples = examples};
   ronde__net_params(net, &r->n_params);
-  r->n_columns = N_TIMES + 2 * r->n_params;
+  r->n_columns = N_TIMES + 3 * r->n_params;
   r->rows = calloc((size_t)MOST_BATCHES * (size_t)r->n_columns, sizeof *r->rows);
   if (!r->rows) {
     ronde__recorder_destroy(r);
@@ -87,6 +87,10 @@ void ronde__recorder_ready(ronde__recorder *r, int param) {
   if (r && r->row) note(r, N_TIMES + r->n_params + param, RONDE__PHASE_BACKWARD);
 }
 
+void ronde__recorder_done(ronde__recorder *r, int param) {
+  if (r && r->row) note(r, N_TIMES + 2 * r->n_params + param, RONDE__PHASE_BACKWARD);
+}
+
 /* ---- medians ---- */
 
 static int ascending(const void *a, const void *b) {
@@ -124,7 +128,9 @@ static ronde_status fill(const ronde__recorder *r, uint64_t *values, ronde__span
     spans->params[i] = (ronde__param_span){.name = ronde__strdup(params[i].name),
                                            .elems = (uint64_t)ronde__shape_elems(&params[i].shape),
                                            .needed_ns = median(r, N_TIMES + i, values),
-                                           .ready_ns = median(r, N_TIMES + n_params + i, values)};
+                                           .ready_ns = median(r, N_TIMES + n_params + i, values),
+                                           .done_ns = median(r, N_TIMES + 2 * n_params + i, values)};
+    if (spans->params[i].done_ns == 0) spans->params[i].done_ns = spans->params[i].ready_ns; /* of eager passes */
     if (!spans->params[i].name) return ronde__fail(RONDE_E_MEMORY, "--record-spans: no memory for names");
   }
   return RONDE_OK;

@@ -102,6 +102,11 @@ static void worker_gradient_final(void *user, const ronde__gradient *g) {
   if (w->listener.final) w->listener.final(w->listener.user, g);
 }
 
+static void worker_layer_done(void *user, int param) {
+  const watch *w = user;
+  if (w->last) ronde__recorder_done(w->worker->recorder, param);
+}
+
 /* What of an exchange was before the last rank was ready. */
 static void move_waiting(ronde__prof *prof, uint64_t latest_ns, uint64_t begin_ns, uint64_t end_ns) {
   if (latest_ns > end_ns) latest_ns = end_ns;
@@ -166,6 +171,7 @@ static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__s
   ronde__worker *worker = w->worker;
   ronde__net_hooks hooks = {.param_needed = worker->param_needed || worker->recorder ? worker_param_needed : NULL,
                             .gradient = worker_gradient_final,
+                            .layer_done = worker->recorder ? worker_layer_done : NULL,
                             .gather_partials = worker->partials ? gather_partials : NULL,
                             .loss = worker->master ? ask_master : NULL,
                             .outputs = worker->master ? worker->master->outputs : NULL,

@@ -84,7 +84,23 @@ static ronde_status name_strategy(const ronde_config *config, const char *name, 
   return status;
 }
 
-/* The job's, unless it is refused; what is said then is the reason, and not logged. */
+/* A strategy that cuts the network has fewer replicas, of each of which `--local-batch` says the batch: it would be measured at another
+ * batch than the rest. */
+static bool has_other_batch(candidate *one, const ronde__job *job) {
+  long long wanted = job->options->local_batch * job->roles.n_workers;
+  if (wanted == 0 || job->batch == wanted) return false;
+  snprintf(one->left_out, sizeof one->left_out,
+           "with --local-batch its global batch would be %lld, not %lld: --batch %lld is the same for all",
+           (long long)job->batch, wanted, wanted);
+  return true;
+}
+
+static void forget(ronde__job *job) {
+  job->mpi = NULL; /* is the caller's */
+  ronde__job_destroy(job);
+}
+
+/* The job's, unless it is left out; what is said where it is refused is the reason, and not logged. */
 static ronde_status try_job(const choice *c, candidate *one, ronde__job **job_out) {
   ronde_config *named;
   ronde__log_group said = {0}, *before = ronde__log_get_group();
@@ -99,6 +115,10 @@ static ronde_status try_job(const choice *c, candidate *one, ronde__job **job_ou
   if (status == RONDE_E_USAGE) snprintf(one->left_out, sizeof one->left_out, "%s", text);
   else if (status != RONDE_OK) ronde__fail(status, "%s", text);
   ronde__log_group_clear(&said);
+  if (status == RONDE_OK && has_other_batch(one, *job_out)) {
+    forget(*job_out);
+    *job_out = NULL;
+  }
   return status == RONDE_E_USAGE ? RONDE_OK : status;
 }
 
@@ -168,8 +188,7 @@ static ronde_status measure_one(choice *c, candidate *one) {
   ronde__run_tear_down(&run);
   run.job->config->options.out = out;
   if (status == RONDE_OK) add(one, &own);
-  run.job->mpi = NULL;
-  ronde__job_destroy(run.job);
+  forget(run.job);
   return status;
 }
 

@@ -39,6 +39,7 @@ static ronde_status open_by_name(const ronde_config *config, bool prefers_val, r
   ronde__data_options options = {.spec = o->data,
                                  .cache = true,
                                  .window = o->window,
+                                 .tokenizer = o->tokenizer,
                                  .seed = 1,
                                  .prefers_val = prefers_val,
                                  .columns = &columns,
@@ -49,6 +50,8 @@ static ronde_status open_by_name(const ronde_config *config, bool prefers_val, r
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_ARRAYS, ronde__data_is_of_arrays(o->data)));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_COLUMNS, ronde__data_is_of_columns(o->data)));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_TEXT, ronde__data_has_window(o->data)));
+  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_TOKENIZED, ronde__data_is_of_text(o->data)));
+  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_LEARNING, false));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_STORED_IMAGES, are_images));
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_IMAGE_FILES, are_images));
   return ronde__data_open(&options, data_out);
@@ -136,6 +139,7 @@ ronde_status ronde_data_get(const ronde_config *config, const ronde_data_hooks *
   if (config->verb != RONDE__VERB_DATA) return ronde__fail(RONDE_E_USAGE, "a configuration of \"data\" is needed");
   if (!o->data) return ronde__fail(RONDE_E_USAGE, "a data set is needed: NAME");
   RONDE_TRY(ronde__config_settle(config, RONDE__NEED_DECODING, false));
+  RONDE_TRY(ronde__config_settle(config, RONDE__NEED_LEARNING, false));
   RONDE_TRY(find_remote(o->data, &remote));
   char *dir = o->output ? ronde__strdup(o->output) : ronde__set_home(remote->name);
   if (!dir) return ronde__fail(RONDE_E_USAGE, "neither HOME nor RONDE_DATA is set: give --output DIR");

@@ -2,6 +2,7 @@
 #include "job/job.h"
 
 #include "base/log_group.h"
+#include "data/bpe.h"
 #include "base/time.h"
 #include "io/sha256.h"
 #include "setup/setup.h"
@@ -9,6 +10,8 @@
 #include "job/split.h"
 #include "state/weights.h"
 #include "base/json.h"
+#include "verbs/eval_bleu.h"
+#include "verbs/translator.h"
 #include "verbs/verdicts.h"
 
 #include <jansson.h>
@@ -34,6 +37,7 @@ typedef struct eval_rank {
   int number;
   ronde_status status;
   ronde__score score;
+  ronde__bleu bleu; /* of --bleu */
   char sha256[RONDE__SHA256_HEX];
 } eval_rank;
 
@@ -59,7 +63,16 @@ static ronde_status eval_score(eval_rank *r, ronde__net *net) {
                             .values = r->values,
                             .cancel = eval_is_cancelled,
                             .user = r};
-  return ronde__evaluate(net, &what, &r->score);
+  RONDE_TRY(ronde__evaluate(net, &what, &r->score));
+  return job->options->bleu ? ronde__bleu_evaluate(job, net, &what, &r->bleu) : RONDE_OK;
+}
+
+/* What only a network that translates can do. */
+static ronde_status eval_check_translation(const ronde__job *job, const ronde_graph *graph) {
+  bool translates = ronde__translates(job, ronde__shape_elems(&graph->tensors[graph->output]->shape));
+  RONDE_TRY(ronde__config_settle(job->config, RONDE__NEED_TRANSLATION, translates));
+  RONDE_TRY(ronde__config_settle(job->config, RONDE__NEED_BLEU, job->options->bleu != RONDE__BLEU_OFF));
+  return ronde__config_settle(job->config, RONDE__NEED_BEAM, job->options->beam > 1);
 }
 
 static ronde_status eval_run_rank(eval_rank *r) {
@@ -68,6 +81,7 @@ static ronde_status eval_run_rank(eval_rank *r) {
   ronde__pool *pool = NULL;
   ronde__net *net = NULL;
   ronde_status status = ronde__job_graph(job, &graph);
+  if (status == RONDE_OK) status = eval_check_translation(job, graph);
   if (status == RONDE_OK) status = ronde__pool_create(job->threads, &pool);
   if (status == RONDE_OK) {
     ronde__net_options options = ronde__job_net_options(job, pool, NULL, false);
@@ -227,19 +241,52 @@ static void eval_join_values(const ronde__job *job, const eval_rank *ranks, json
   else eval_tell_values(job, ranks[0].values, result);
 }
 
-/* Of a language model: what its mean loss, in nats a token, says. are_bytes: all of a text's are told. */
-static void eval_tell_sequences(double loss, bool are_bytes, json_t *result) {
+/* The bytes that a token stands for, on average over the tokens that are told. */
+static ronde_status eval_bytes_per_token(const ronde__job *job, const eval_examples *part, double *bytes_out) {
+  const ronde_source *source = &job->data->source;
+  const ronde__bpe *bpe = ronde__data_vocabulary(job->data);
+  int64_t n = ronde__source_labels(source), *labels, bytes = 0, n_told = 0, n_bytes;
+  float *x;
+  RONDE__ALLOC(labels, (size_t)n * sizeof *labels + (size_t)ronde__source_elems(source) * sizeof *x, "evaluation");
+  x = (float *)(labels + n);
+  ronde_status status = RONDE_OK;
+  for (int64_t i = 0; i < part->n && status == RONDE_OK; i++) {
+    int64_t id = part->ids ? part->ids[i] : i;
+    status = ronde__data_read(job->data, part->split, &id, 1, x, labels, NULL);
+    for (int64_t k = 0; k < n && status == RONDE_OK; k++) {
+      if (labels[k] < 0) continue;
+      ronde__bpe_token(bpe, labels[k], &n_bytes);
+      bytes += n_bytes;
+      n_told++;
+    }
+  }
+  ronde__free(labels);
+  *bytes_out = (double)bytes / (double)n_told;
+  return status;
+}
+
+/* Of a language model: what its mean loss, in nats a token, says. */
+static ronde_status eval_tell_sequences(const ronde__job *job, const eval_examples *part, double loss, json_t *result) {
+  bool tells_all = ronde__data_has_window(job->options->data) && job->options->mask == 0; /* of a text */
+  bool has_vocabulary = ronde__data_vocabulary(job->data) != NULL;
+  double bytes = 1;
   json_object_set_new(result, "perplexity", json_real(exp(loss)));
-  json_object_set_new(result, are_bytes ? "bits_per_byte" : "bits_per_token", json_real(loss / log(2)));
+  if (!tells_all || has_vocabulary) json_object_set_new(result, "bits_per_token", json_real(loss / log(2)));
+  if (!tells_all) return RONDE_OK;
+  if (has_vocabulary) RONDE_TRY(eval_bytes_per_token(job, part, &bytes));
+  json_object_set_new(result, "bits_per_byte", json_real(loss / log(2) / bytes));
+  return RONDE_OK;
 }
 
 static ronde_status eval_report(const ronde__job *job, const eval_rank *ranks, const ronde__verdicts *verdicts,
                                 char **json_out) {
   ronde__score sum = {0};
+  ronde__bleu bleu = {0};
   for (int i = 0; i < job->roles.n_workers; i++) {
     sum.loss_sum += ranks[i].score.loss_sum;
     sum.n_correct += ranks[i].score.n_correct;
     sum.n += ranks[i].score.n;
+    ronde__bleu_join(&bleu, &ranks[i].bleu);
   }
   json_t *accuracy =
       ronde__source_classifies(&job->data->source) ? json_real((double)sum.n_correct / (double)sum.n) : json_null();
@@ -248,10 +295,11 @@ static ronde_status eval_report(const ronde__job *job, const eval_rank *ranks, c
                              ranks[0].sha256, "input", ronde__json_text(job->init_path));
   if (!result) return ronde__fail(RONDE_E_NUMERIC, "%s: the loss is NaN or Inf", job->init_path);
   if (ranks[0].values) eval_join_values(job, ranks, result);
+  ronde_status status = RONDE_OK;
   if (job->data->source.label_elems)
-    eval_tell_sequences(sum.loss_sum / (double)sum.n,
-                        ronde__data_has_window(job->options->data) && job->options->mask == 0, result);
-  ronde_status status = verdicts->at ? ronde__verdicts_tell(verdicts, job->options->csv, result) : RONDE_OK;
+    status = eval_tell_sequences(job, ranks[0].part, sum.loss_sum / (double)sum.n, result);
+  if (job->options->bleu) json_object_set_new(result, "bleu", ronde__bleu_json(job, &bleu));
+  if (status == RONDE_OK && verdicts->at) status = ronde__verdicts_tell(verdicts, job->options->csv, result);
   if (status == RONDE_OK) return ronde__json_give(result, "result", json_out);
   json_decref(result);
   return status;

@@ -213,6 +213,8 @@ static ronde_status predict_examples(ronde__job *job, char **json_out) {
 static ronde_status predict_job(ronde__job *job, char **json_out) {
   if (!job->init) return ronde__fail(RONDE_E_USAGE, "the weights to predict with are needed: --init FILE");
   RONDE_TRY(ronde__config_settle(job->config, RONDE__NEED_TOKENS, job->vocabulary > 0));
+  RONDE_TRY(ronde__config_settle(job->config, RONDE__NEED_TRANSLATION, job->vocabulary > 0 && job->more.n > 0));
+  RONDE_TRY(ronde__config_settle(job->config, RONDE__NEED_BEAM, job->options->beam > 1));
   if (job->vocabulary) return job->more.n ? ronde__text_translate(job, json_out) : ronde__text_continue(job, json_out);
   if (job->more.n)
     return ronde__fail(RONDE_E_USAGE, "%s: a network of several inputs is asked through a predictor of the library",

@@ -1,5 +1,5 @@
-/* A text that a network continues: what it tells at the last place of the text so far is drawn from, becomes the next byte,
- * and so on. Each token costs a pass over as many of the last ones as the network's input has.
+/* A text that a network continues: what it tells at the last place of the text so far is drawn from, becomes the next token, a byte
+ * or one of the weights' vocabulary, and so on. Each token costs a pass over as many of the last ones as the network's input has.
  * Sources: sampling by temperature, Ackley, Hinton & Sejnowski, "A learning algorithm for Boltzmann machines", 1985; among the
  * likeliest k, Fan, Lewis & Dauphin, "Hierarchical neural story generation", 2018.
  * Legend: T places of the input, V tokens. */
@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/rng.h"
+#include "data/bpe.h"
 #include "job/normalize.h"
 #include "state/predictor.h"
 
@@ -22,11 +23,13 @@ typedef struct choice {
 typedef struct text {
   ronde__job *job;
   ronde_predictor *predictor;
+  ronde__bpe *bpe; /* NULL: tokens are bytes */
   int64_t t, v, n; /* of the T places the first n hold tokens */
   float *x, *y;    /* [T], [T][V] */
   choice *choices; /* [V] */
   ronde__rng rng;
-  char *told; /* [tokens + 1] */
+  int32_t *told; /* [tokens] */
+  char byte;
 } text;
 
 /* ---- set-up ---- */
@@ -43,7 +46,7 @@ static ronde_status text_check_options(const ronde__job *job) {
   if (job->model && job->model->mask > 0)
     return ronde__fail(RONDE_E_USAGE, "%s: %s tells tokens that are hidden from it, and continues no text",
                        job->init_path, job->model->name);
-  if (job->vocabulary > 256)
+  if (job->vocabulary > 256 && !ronde__safetensors_meta(job->init, RONDE__META_MERGES))
     return ronde__fail(RONDE_E_USAGE, "%s: only tokens that are bytes make a text, and it knows %lld of them",
                        job->init_path, (long long)job->vocabulary);
   return RONDE_OK;
@@ -56,6 +59,19 @@ static ronde_status text_check_network(const text *x) {
   return ronde__fail(RONDE_E_USAGE, "%s: it does not tell a next token at each place of a sequence", x->job->init_path);
 }
 
+/* Of the weights. */
+static ronde_status text_open_vocabulary(text *x) {
+  const char *merges = ronde__safetensors_meta(x->job->init, RONDE__META_MERGES);
+  ronde__stream *stream;
+  if (!merges) return RONDE_OK;
+  RONDE_TRY(ronde__stream_open_memory(x->job->init_path, merges, strlen(merges), &stream));
+  ronde_status status = ronde__bpe_read(stream, &x->bpe);
+  ronde__stream_close(stream);
+  if (status != RONDE_OK || ronde__bpe_size(x->bpe) == x->v) return status;
+  return ronde__fail(RONDE_E_INPUT, "%s: its vocabulary has %lld tokens, but the network reads %lld", x->job->init_path,
+                     (long long)ronde__bpe_size(x->bpe), (long long)x->v);
+}
+
 static ronde_status text_open(text *x) {
   ronde__normalization normalization;
   int64_t dims[RONDE_MAX_RANK];
@@ -64,18 +80,20 @@ static ronde_status text_open(text *x) {
   RONDE_TRY(ronde__predictor_create(x->job, NULL, NULL, &normalization, &x->predictor));
   x->v = x->job->vocabulary;
   RONDE_TRY(text_check_network(x));
+  RONDE_TRY(text_open_vocabulary(x));
   ronde_predictor_shape(x->predictor, dims);
   x->t = dims[0];
   x->rng = ronde__rng_make((uint64_t)x->job->options->token_seed, RONDE__STREAM_TOKENS);
   RONDE__ALLOC(x->x, (size_t)x->t * sizeof *x->x, "text");
   RONDE__ALLOC(x->y, (size_t)(x->t * x->v) * sizeof *x->y, "text");
   RONDE__ALLOC(x->choices, (size_t)x->v * sizeof *x->choices, "text");
-  RONDE__ALLOC(x->told, (size_t)x->job->options->tokens + 1, "text");
+  RONDE__ALLOC(x->told, (size_t)x->job->options->tokens * sizeof *x->told, "text");
   return RONDE_OK;
 }
 
 static void text_close(text *x) {
   ronde_predictor_destroy(x->predictor);
+  ronde__bpe_destroy(x->bpe);
   ronde__free(x->x);
   ronde__free(x->y);
   ronde__free(x->choices);
@@ -88,8 +106,20 @@ static void text_append(text *x, int64_t token) {
   x->x[x->n++] = (float)token;
 }
 
+static ronde_status text_read_tokens(text *x) {
+  const char *prompt = x->job->options->prompt;
+  size_t n = strlen(prompt);
+  int32_t *tokens;
+  RONDE__ALLOC(tokens, n * sizeof *tokens, "text");
+  int64_t n_tokens = ronde__bpe_encode(x->bpe, prompt, (int64_t)n, tokens);
+  for (int64_t i = 0; i < n_tokens; i++) text_append(x, tokens[i]);
+  ronde__free(tokens);
+  return RONDE_OK;
+}
+
 static ronde_status text_read_prompt(text *x) {
   const char *prompt = x->job->options->prompt;
+  if (x->bpe) return text_read_tokens(x);
   for (int64_t i = 0; prompt[i]; i++) {
     int64_t token = (unsigned char)prompt[i];
     if (token >= x->v)
@@ -150,6 +180,14 @@ static int64_t text_draw(text *x, const float *logits) {
   return x->choices[n - 1].token;
 }
 
+/* What a token stands for, [n], until the next call. */
+static const char *text_bytes(text *x, int64_t token, int64_t *n_out) {
+  if (x->bpe) return ronde__bpe_token(x->bpe, token, n_out);
+  x->byte = (char)token;
+  *n_out = 1;
+  return &x->byte;
+}
+
 static ronde_status text_run(text *x) {
   const ronde_hooks *hooks = &x->job->hooks;
   const float *logits;
@@ -160,19 +198,30 @@ static ronde_status text_run(text *x) {
     RONDE_TRY(text_logits(x, 0, &logits));
     int64_t token = text_draw(x, logits);
     text_append(x, token);
-    x->told[i] = (char)token;
+    x->told[i] = (int32_t)token;
+    int64_t n;
+    const char *bytes = text_bytes(x, token, &n);
     if (hooks->token) hooks->token(hooks->user, token);
+    if (hooks->text) hooks->text(hooks->user, bytes, n);
   }
   return RONDE_OK;
 }
 
-static ronde_status text_tell(const text *x, char **json_out) {
+static ronde_status text_tell(text *x, char **json_out) {
+  int64_t n_all = 0, n, at = 0, n_told = x->job->options->tokens;
+  char *all;
+  for (int64_t i = 0; i < n_told; i++, n_all += n) text_bytes(x, x->told[i], &n);
+  RONDE__ALLOC(all, (size_t)n_all + 1, "text");
   json_t *tokens = json_array();
-  for (int64_t i = 0; i < x->job->options->tokens; i++)
-    json_array_append_new(tokens, json_integer((unsigned char)x->told[i]));
-  return ronde__json_give(json_pack("{s:o, s:o, s:o}", "prompt", ronde__json_text(x->job->options->prompt), "text",
-                                    ronde__json_text(x->told), "tokens", tokens),
-                          "result", json_out);
+  for (int64_t i = 0; i < n_told; i++, at += n) {
+    const char *bytes = text_bytes(x, x->told[i], &n);
+    memcpy(all + at, bytes, (size_t)n);
+    json_array_append_new(tokens, json_integer(x->told[i]));
+  }
+  json_t *json = json_pack("{s:o, s:o, s:o}", "prompt", ronde__json_text(x->job->options->prompt), "text",
+                           ronde__json_text(all), "tokens", tokens);
+  ronde__free(all);
+  return ronde__json_give(json, "result", json_out);
 }
 
 ronde_status ronde__text_continue(ronde__job *job, char **json_out) {

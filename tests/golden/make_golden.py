@@ -35,12 +35,14 @@ SEQUENCES = {
     "recurrent-t9-b5": ("recurrent", 9, 11, 5, "padded_tokens"),
     "bert-tiny-t24-b5": ("bert-tiny", 24, 61, 5, "padded_tokens"),
     "transformer-tiny-t11-b4": ("transformer-tiny", 11, 60, 4, "translations"),
+    "gnmt-tiny-t11-b4": ("gnmt-tiny", 11, 60, 4, "translations"),
 }
 NETWORKS = {
     "gpt-tiny": models.TinyGpt,
     "recurrent": models.Recurrent,
     "bert-tiny": models.TinyBert,
     "transformer-tiny": models.Transformer,
+    "gnmt-tiny": models.TRANSLATORS["gnmt-tiny"],
 }
 SEQUENCE_SUMS = 16
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/networks.txt: the parameters and buffers of torchvision's vgg16 and inception_v3 (aux_logits=False) and of
-Hugging Face's BertForMaskedLM (bert-base-uncased's sizes, which are its defaults), a line each: network, name, shape. A
-parameter that has several names has its first one. Needs torch, torchvision and transformers; no weights are made.
+"""Writes tests/golden/networks.txt: the parameters and buffers of torchvision's vgg16 and inception_v3 (aux_logits=False), of
+Hugging Face's BertForMaskedLM (bert-base-uncased's sizes, which are its defaults) and of GNMT (models.py; 4 layers of 1024, MLPerf's
+vocabulary), a line each: network, name, shape. A parameter that has several names has its first one. Needs torch, torchvision and transformers; no weights are made.
 
     python3 tests/golden/make_networks.py
 """
@@ -12,12 +12,15 @@ import torch
 import torchvision
 import transformers
 
+import models
+
 
 def main():
     with torch.device("meta"):
         networks = {
             "vgg16": torchvision.models.vgg16(weights=None, init_weights=False),
             "inception-v3": torchvision.models.inception_v3(weights=None, aux_logits=False, init_weights=False),
+            "gnmt": models.TRANSLATORS["gnmt"](32320, 50, 32320),
             "bert": transformers.BertForMaskedLM(transformers.BertConfig()),
         }
     lines = []

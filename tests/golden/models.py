@@ -276,6 +276,74 @@ class Attention(nn.Module):
         return self.out_proj(y.transpose(1, 2).reshape(n, t, width))
 
 
+class Gnmt(nn.Module):
+    """GNMT v2 without dropout, as NVIDIA's implementation, whose parameters have these names. An example is its source, which
+    ends in zeros, and behind that its target."""
+
+    ENDS = ("encoder.embedder", "decoder.classifier.classifier")
+
+    class Attention(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.linear_q, self.linear_k = (nn.Linear(width, width, bias=False) for _ in range(2))
+            self.linear_att = nn.Parameter(torch.zeros(width))
+            self.normalize_scalar = nn.Parameter(torch.zeros(1))
+            self.normalize_bias = nn.Parameter(torch.zeros(width))
+
+        def forward(self, y, memory, lengths):
+            x = self.linear_q(y)[:, :, None] + self.linear_k(memory)[:, None] + self.normalize_bias
+            scores = torch.tanh(x) @ (self.normalize_scalar * self.linear_att / self.linear_att.norm())
+            there = torch.arange(memory.shape[1]) < lengths[:, None]
+            return scores.masked_fill(~there[:, None], -torch.inf).softmax(2) @ memory
+
+        def multiply_adds(self, y, memory, lengths):
+            """Of an example's scores and sums, the layers in front of them apart."""
+            return y.shape[1] * memory.shape[1] * (len(self.linear_att) + memory.shape[2])
+
+    def __init__(self, vocabulary, steps, classes, layers=3, width=48):
+        super().__init__()
+        self.steps = steps
+
+        def lstm(inputs, **options):
+            return nn.LSTM(inputs, width, batch_first=True, **options)
+
+        embedder = nn.Embedding(vocabulary, width)
+        encoder = [lstm(width, bidirectional=True), lstm(2 * width), *(lstm(width) for _ in range(layers - 2))]
+        self.encoder = nn.ModuleDict({"embedder": embedder, "rnn_layers": nn.ModuleList(encoder)})
+        self.decoder = nn.ModuleDict(
+            {
+                "embedder": embedder,
+                "att_rnn": nn.ModuleDict({"rnn": lstm(width), "attn": self.Attention(width)}),
+                "rnn_layers": nn.ModuleList(lstm(2 * width) for _ in range(layers - 1)),
+                "classifier": nn.ModuleDict({"classifier": nn.Linear(width, classes)}),
+            }
+        )
+
+    def encode(self, source, lengths):
+        first, second, *others = self.encoder["rnn_layers"]
+        x = self.encoder["embedder"](source)
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        x, _ = nn.utils.rnn.pad_packed_sequence(first(packed)[0], batch_first=True, total_length=self.steps)
+        x, _ = second(x)
+        for layer in others:
+            x = layer(x)[0] + x
+        return x
+
+    def forward(self, x):
+        source, target = x[:, : self.steps], x[:, self.steps :]
+        lengths, attention = (source != 0).sum(1), self.decoder["att_rnn"]
+        memory = self.encode(source, lengths)
+        y, _ = attention["rnn"](self.decoder["embedder"](target))
+        told = attention["attn"](y, memory, lengths)
+        for i, layer in enumerate(self.decoder["rnn_layers"]):
+            z, _ = layer(torch.cat((y, told), 2))
+            y = z + y if i > 0 else z
+        return self.decoder["classifier"]["classifier"](y)
+
+
+TRANSLATORS = {"gnmt": functools.partial(Gnmt, layers=4, width=1024), "gnmt-tiny": Gnmt}
+
+
 class TinyBert(nn.Module):
     """Hugging Face's BertForMaskedLM. Zeros at the end of a sequence are padding."""
 

@@ -833,6 +833,7 @@ static int n_inputs_of(const op_case *c) {
   case RONDE__OP_LSTM:
   case RONDE__OP_GRU:
   case RONDE__OP_ATTENTION:
+  case RONDE__OP_ADDITIVE_ATTENTION:
   case RONDE__OP_CONCAT: return c->attr.n_inputs;
   case RONDE__OP_CTC_LOSS: return c->attr.lengths ? 3 : 1;
   case RONDE__OP_ADD:
@@ -887,6 +888,7 @@ static void (*const references[RONDE__N_OPS])(const op_case *c, reference *r) = 
     [RONDE__OP_MATMUL] = matmul_reference,
     [RONDE__OP_LENGTHS] = lengths_reference,
     [RONDE__OP_ATTENTION] = attention_reference,
+    [RONDE__OP_ADDITIVE_ATTENTION] = additive_reference,
     [RONDE__OP_RMS_NORM] = rms_norm_reference,
     [RONDE__OP_EMBEDDING] = embedding_reference,
     [RONDE__OP_CROSS_ENTROPY] = cross_entropy_reference,

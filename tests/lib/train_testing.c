@@ -99,6 +99,16 @@ json_t *job_run(const char *verb, const char *options, const ronde_hooks *hooks)
   return json_of(text);
 }
 
+json_t *small_job(ronde_model_fn model, const char *format, ...) {
+  char options[512];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(options, sizeof options, format, args);
+  va_end(args);
+  ronde_source source = small_source(40, 8);
+  return job_run("train", options, &(ronde_hooks){.model = model, .source = &source});
+}
+
 json_t *json_at(json_t *json, const char *path) {
   char *copy = strdup(path), *rest = copy, *word;
   while (json && (word = strsep(&rest, ".")))
