@@ -153,6 +153,25 @@ static void restarts_have_an_end(void **state) {
   check_interrupted("asked", 143, child);
 }
 
+/* Killed in whatever it does, and no state is read again: the others make every step, with equal weights. */
+static void two_of_three_make_the_next_step(void **state) {
+  need_mpi();
+  pid_t child = start_long_run("two", "--on-loss continue --steps 1200 --sentinel 100");
+  assert_int_equal(run("kill -9 $(pgrep -n -f '^[^ ]*ronde train .*--out[ =]%s/two')", folder), 0);
+  check_run(0, end_of(child));
+  json_t *json = left_by("two", "run.json");
+  const json_t *lost = json_object_get(json, "lost_workers"), *one = json_array_get(lost, 0);
+  assert_int_equal(json_array_size(lost), 1);
+  int64_t seen = json_integer_value(json_object_get(one, "step")),
+          behind = json_integer_value(json_object_get(one, "behind_step"));
+  if (behind < seen - 1 || behind >= 1200) fail_msg("last seen at step %d, gone on behind %d", (int)seen, (int)behind);
+  assert_int_equal(json_integer_value(json_object_get(json_object_get(json, "totals"), "steps")), 1200);
+  assert_int_equal(json_array_size(json_object_get(json, "restarts")), 0);
+  assert_string_equal(json_string_value(json_object_get(json, "status")), "completed");
+  json_decref(json);
+  check_no_orphans();
+}
+
 /* On the two hosts that are left; that the run has ended well is said by its exit code. */
 static void a_run_goes_on_without_a_lost_host(void **state) {
   check_run(0, run_on_hosts("{ (sleep 4; ip link set ronde3v down) >/dev/null 2>&1 & } ",
@@ -449,6 +468,7 @@ int main(void) {
       cmocka_unit_test(another_run_does_not_write_beside_it),
       cmocka_unit_test(a_killed_rank_ends_the_run_and_is_named),
       cmocka_unit_test(a_killed_rank_is_noticed_within_a_second),
+      cmocka_unit_test(two_of_three_make_the_next_step),
       cmocka_unit_test(an_interrupt_ends_all_ranks_well),
       cmocka_unit_test(a_long_step_is_waited_for),
       cmocka_unit_test(grace_has_an_end),

@@ -27,7 +27,7 @@ static void see_counts(ronde__run *run) {
                                        json_integer_value(json_object_get(own, "forgotten")),
                                        json_integer_value(json_object_get(own, "questions"))};
   json_array_foreach(json_object_get(own, "portions"), i, portion) n_portions[i] = json_integer_value(portion);
-  for (int r = 0; r < job->roles.n_workers; r++) n_examples[r] = run->ranks[r].own.examples;
+  for (int r = 0; r < job->roles.n_workers; r++) n_examples[r] = run->ranks[r].now.own.examples;
   json_decref(told);
 }
 

@@ -14,6 +14,8 @@
 #define RONDE__UNDER_WAY_NS 200000000u
 /* Transfers with living peers end within this once they are given up. */
 #define RONDE__CANCEL_NS 1000000000u
+/* The same where ranks go on after a loss: what was sent and nobody will take is not waited for any longer. */
+#define RONDE__HALT_NS 100000000u
 /* A rank that hears of a loss from others finds it itself within this, where its own signs of life tell it too. */
 #define RONDE__CLAIM_NS 1500000000u
 /* MPI_Finalize waits for all ranks; after a loss for no longer than this. */

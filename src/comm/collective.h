@@ -159,8 +159,13 @@ typedef struct ronde__view {
   ronde__transport_ops ops;
   ronde__transport *inner;
   const int *ranks;
+  int world; /* 0: messages have their own tags */
 } ronde__view;
 ronde__transport *ronde__view_make(ronde__view *view, ronde__transport *inner, const int *ranks, int n);
+/* The same, as one of the worlds of ranks that follow each other when some are lost, from 1 up to RONDE__MAX_WORLDS: no message of an
+ * older one is taken for one of it. host_of [n]: memory for where the ranks are. Phases of collectives are below 16 in it. */
+ronde__transport *ronde__view_make_world(ronde__view *view, ronde__transport *inner, const int *ranks, int n, int world,
+                                         int *host_of);
 
 /* ---- the communication thread of a rank -------------------------------------------------------------------------
  * Runs jobs in the order given, one at a time. After a job has failed the others are skipped. One thread submits and
@@ -177,6 +182,8 @@ ronde_status ronde__comm_thread_submit(ronde__comm_thread *thread, ronde__comm_j
  * ronde__comm_thread_reach waits for held jobs too. */
 uint64_t ronde__comm_thread_hold(ronde__comm_thread *thread, uint64_t n_more);
 void ronde__comm_thread_go_on(ronde__comm_thread *thread);
+/* No job is begun any more. Waits for the one under way, whose messages must be given up: where the transport is halted. */
+void ronde__comm_thread_halt(ronde__comm_thread *thread);
 /* Jobs submitted so far. */
 uint64_t ronde__comm_thread_submitted(ronde__comm_thread *thread);
 /* Jobs that are done so far; 0 once one has failed. */

@@ -130,6 +130,13 @@ void ronde__comm_thread_go_on(ronde__comm_thread *self) {
   ronde__time_signal(self->time, &self->submitted);
 }
 
+void ronde__comm_thread_halt(ronde__comm_thread *self) {
+  ronde__guard_enter(&self->guard);
+  self->held = 0;
+  while (self->running) ronde__guard_wait(&self->guard, self->time, &self->finished, RONDE__WAIT_LONG, 0);
+  ronde__guard_leave(&self->guard);
+}
+
 uint64_t ronde__comm_thread_submitted(ronde__comm_thread *self) {
   ronde__guard_enter(&self->guard);
   uint64_t n = self->n_submitted;

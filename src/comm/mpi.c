@@ -104,10 +104,12 @@ static void notify(ronde__mpi_endpoint *self, int word) {
 
 /* ---- waiting ---- */
 
-/* Of a peer without which the others go on: nothing more will come, and nobody waits. */
+/* Of a peer without which the others go on: nothing more will come, and nobody waits. One that is awaited is about to halt
+ * this rank. */
 static bool drop_lost(ronde__mpi_endpoint *self, ronde__request *request) {
   ronde__mpi_message *m = request->impl;
   if (!atomic_load_explicit(&self->lost[m->peer], memory_order_relaxed)) return false;
+  if (ronde__transport_awaits(&self->head, m->peer)) return false;
   ronde__mpi_message_withdraw(self, m, 0);
   request->impl = NULL;
   return true;
@@ -236,6 +238,7 @@ static ronde_status mpi_wait_until(ronde__transport *transport, ronde__request *
     int n_left;
     uint32_t seen = self->hosts.near ? ronde__event_count(ronde__host_bell(self->hosts.near)) : 0;
     ronde_status status = advance(self, requests, n, &n_left);
+    if (status == RONDE_OK && ronde__transport_halts(&self->head)) status = RONDE_E_LOST;
     if (status == RONDE_OK && n_left <= n_over) return atomic_load(&self->aborted) ? RONDE_E_LOST : RONDE_OK;
     uint64_t now = ronde__now_ns();
     uint64_t ended = atomic_load_explicit(&self->n_chunks_ended, memory_order_relaxed);
@@ -266,18 +269,31 @@ static ronde_status mpi_test(ronde__transport *transport, ronde__request *reques
   int n_left;
   ronde_status status = advance(self, request, 1, &n_left);
   if (status == RONDE_OK && n_left) status = look_around(self, request, 1);
-  if (status == RONDE_OK && atomic_load(&self->aborted)) status = RONDE_E_LOST;
+  if (status == RONDE_OK && (atomic_load(&self->aborted) || ronde__transport_halts(&self->head))) status = RONDE_E_LOST;
   if (status != RONDE_OK) return give_up(self, request, 1, status);
   *done_out = n_left == 0;
   return RONDE_OK;
 }
 
+/* Where ranks go on after it, what may still come is waited for by mpi_land. */
 static void mpi_cancel(ronde__transport *transport, ronde__request *requests, int n) {
-  uint64_t end = ronde__now_ns() + RONDE__CANCEL_NS;
+  uint64_t end = ronde__now_ns() + (ronde__transport_halts(transport) ? RONDE__HALT_NS : RONDE__CANCEL_NS);
   for (int i = 0; i < n; i++) {
     if (requests[i].impl) ronde__mpi_message_withdraw(endpoint_of(transport), requests[i].impl, end);
     requests[i].impl = NULL;
   }
+}
+
+static ronde_status mpi_land(ronde__transport *transport) {
+  ronde__mpi_endpoint *self = endpoint_of(transport);
+  struct timespec nap = {0, SLEEP_NS};
+  for (uint64_t end = ronde__now_ns() + transport->timeout_ns; !ronde__mpi_messages_land(self); nanosleep(&nap, NULL)) {
+    RONDE_TRY(look_around(self, NULL, 0));
+    if (ronde__now_ns() > end)
+      return ronde__fail(RONDE_E_LOST, "transport mpi: a message that was given up has not ended within %.3g s",
+                         (double)transport->timeout_ns * 1e-9);
+  }
+  return RONDE_OK;
 }
 
 /* MPI does not tell what it sends: counted is what a ring, which is asked for (set_defaults), must. */
@@ -350,6 +366,7 @@ static void on_lost(void *user) {
     notify(self, NOTICE_LOST | r << NOTICE_BITS);
     atomic_store(&self->beat.gone[r], true);
     atomic_store(&self->lost[r], true);
+    ronde__transport_note_lost(&self->head, r);
   }
   if (self->hosts.near) ronde__event_signal(ronde__host_bell(self->hosts.near));
 }
@@ -405,14 +422,12 @@ static void endpoint_free(ronde__mpi_endpoint *self) {
   ronde__life_destroy(self->life);
   ronde__free(self->pulses);
   ronde__mpi_hosts_release(&self->hosts);
-  for (ronde__mpi_message *m = self->free, *next; m; m = next) {
-    next = m->next;
-    ronde__free(m);
-  }
+  ronde__mpi_messages_free(self);
   pthread_mutex_destroy(&self->lock);
   ronde__free(self->left_ns);
   ronde__free(self->lost);
   ronde__free(self->head.may_lose);
+  ronde__free(self->head.awaited);
   ronde__free(self);
 }
 
@@ -446,6 +461,7 @@ static const ronde__transport_ops mpi_ops = {
     .claim = mpi_claim,
     .lost = mpi_lost,
     .abort = mpi_abort,
+    .land = mpi_land,
     .destroy = mpi_destroy,
 };
 
@@ -462,6 +478,7 @@ static ronde_status set_up(ronde__mpi_endpoint *self) {
   RONDE__ALLOC(self->left_ns, n * sizeof *self->left_ns, "transport mpi");
   RONDE__ALLOC(self->lost, n * sizeof *self->lost, "transport mpi");
   RONDE__ALLOC(self->head.may_lose, n * sizeof *self->head.may_lose, "transport mpi");
+  RONDE__ALLOC(self->head.awaited, n * sizeof *self->head.awaited, "transport mpi");
   RONDE_TRY(ronde__mpi_hosts_find(self->data, &self->hosts));
   self->head.host_of = self->hosts.host_of;
   if (self->hosts.n > 1) self->head.piece_bytes = RONDE__MPI_CHUNK_BYTES;

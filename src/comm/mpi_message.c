@@ -92,9 +92,10 @@ ronde_status ronde__mpi_message_post(ronde__transport *transport, ronde__mpi_mes
   if (wanted.tag > INT32_MAX)
     return ronde__fail(RONDE_E_INTERNAL, "transport mpi: the tag %#" PRIx32 " is too large", wanted.tag);
   if (atomic_load_explicit(&self->lost[transport->rank], memory_order_relaxed)) return RONDE_E_LOST;
+  if (ronde__transport_halts(transport)) return RONDE_E_LOST;
   if (atomic_load_explicit(&self->lost[wanted.peer], memory_order_relaxed)) {
     request_out->impl = NULL;
-    return RONDE_OK;
+    return ronde__transport_awaits(transport, wanted.peer) ? RONDE_E_LOST : RONDE_OK;
   }
   ronde__mpi_message *m = ronde__mpi_message_take(self, wanted);
   if (!m) return RONDE_E_MEMORY;
@@ -243,8 +244,42 @@ ronde_status ronde__mpi_message_test(ronde__mpi_endpoint *self, ronde__mpi_messa
   return RONDE_OK;
 }
 
+/* With MPI's part of it done, or nobody's any more. */
+static bool has_landed(const ronde__mpi_endpoint *self, ronde__mpi_message *m) {
+  int done = 0;
+  if (MPI_Testall(RONDE__MPI_WINDOW, m->chunks, &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS) return true;
+  return done || atomic_load(&self->lost[m->peer]);
+}
+
+bool ronde__mpi_messages_land(ronde__mpi_endpoint *self) {
+  pthread_mutex_lock(&self->lock);
+  for (ronde__mpi_message **link = &self->late; *link;) {
+    ronde__mpi_message *m = *link;
+    if (!has_landed(self, m)) {
+      link = &m->next;
+      continue;
+    }
+    *link = m->next;
+    m->next = self->free;
+    self->free = m;
+  }
+  bool all = !self->late;
+  pthread_mutex_unlock(&self->lock);
+  return all;
+}
+
+void ronde__mpi_messages_free(ronde__mpi_endpoint *self) {
+  ronde__mpi_message *const lists[] = {self->free, self->late};
+  for (size_t i = 0; i < RONDE__COUNT(lists); i++)
+    for (ronde__mpi_message *m = lists[i], *next; m; m = next) {
+      next = m->next;
+      ronde__free(m);
+    }
+}
+
 /* A receive that no message has met is taken back; what a peer takes part in is waited for, shortly: MPI cannot take it
- * back. Past that the peer is dead and the process about to end. */
+ * back. Past that the peer is dead and the process about to end; or this rank goes on, and sees to it that all is over
+ * before the memory is used again. */
 void ronde__mpi_message_withdraw(ronde__mpi_endpoint *self, ronde__mpi_message *m, uint64_t end_ns) {
   if (m->is_near) ronde__host_cancel(self->hosts.near, &m->near);
   if (m->in_chunks) {
@@ -254,11 +289,16 @@ void ronde__mpi_message_withdraw(ronde__mpi_endpoint *self, ronde__mpi_message *
   }
   for (int i = 0; i < RONDE__MPI_WINDOW && !m->is_send; i++)
     if (m->chunks[i] != MPI_REQUEST_NULL) MPI_Cancel(&m->chunks[i]);
-  int done = 0;
+  int done = 0, error;
   do {
-    if (MPI_Testall(RONDE__MPI_WINDOW, m->chunks, &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS) break;
-  } while (!done && ronde__now_ns() < end_ns);
-  ronde__mpi_message_release(self, m);
+    error = MPI_Testall(RONDE__MPI_WINDOW, m->chunks, &done, MPI_STATUSES_IGNORE);
+  } while (error == MPI_SUCCESS && !done && ronde__now_ns() < end_ns);
+  pthread_mutex_lock(&self->lock);
+  bool is_late = !m->is_send && !done && error == MPI_SUCCESS;
+  m->next = is_late ? self->late : self->free;
+  if (is_late) self->late = m;
+  else self->free = m;
+  pthread_mutex_unlock(&self->lock);
 }
 
 #endif

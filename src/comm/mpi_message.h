@@ -42,6 +42,7 @@ typedef struct ronde__mpi_endpoint {
   MPI_Comm data, control, collective;
   pthread_mutex_t lock; /* guards what follows */
   ronde__mpi_message *free;
+  ronde__mpi_message *late;         /* receives that were given up, but may still be written into */
   ronde__mpi_message *first, *last; /* in chunks, in the order of posting */
   MPI_Request listening;
   int heard; /* a notice */
@@ -74,5 +75,9 @@ void ronde__mpi_messages_move(ronde__mpi_endpoint *self);
 ronde_status ronde__mpi_message_test(ronde__mpi_endpoint *self, ronde__mpi_message *m, bool *done_out);
 /* Takes a message back that has not ended, and releases it; waits no longer than until end_ns. */
 void ronde__mpi_message_withdraw(ronde__mpi_endpoint *self, ronde__mpi_message *m, uint64_t end_ns);
+/* Whether nothing that was taken back can be written into any more. */
+bool ronde__mpi_messages_land(ronde__mpi_endpoint *self);
+/* The memory of all that are not in use, at the end. */
+void ronde__mpi_messages_free(ronde__mpi_endpoint *self);
 
 #endif

@@ -232,6 +232,10 @@ static bool sim_lost(ronde__transport *transport, int peer, ronde__loss *loss_ou
   return true;
 }
 
+static bool is_halted(endpoint *self) {
+  return self->group->options.n_faults && ronde__transport_is_halted(&self->head);
+}
+
 /* Whether what is awaited of this peer will never come. */
 static ronde_status check_peer(const endpoint *self, const transfer *t) {
   group *g = self->group;
@@ -255,6 +259,7 @@ static ronde_status sim_post(ronde__transport *transport, transfer wanted, ronde
   endpoint *self = endpoint_of(transport);
   if (self->group->aborted) return RONDE_E_LOST;
   if (is_dead(self) || self->missed) return say_dead(self);
+  if (is_halted(self)) return RONDE_E_LOST;
   if (wanted.peer < 0 || wanted.peer >= transport->size)
     return ronde__fail(RONDE_E_INTERNAL, "transport sim: there is no rank %d among %d", wanted.peer, transport->size);
   if (wanted.peer != transport->rank && is_missed(self, wanted.peer)) {
@@ -326,6 +331,7 @@ static ronde_status advance(ronde__transport *transport, ronde__request *request
   *n_left_out = 0;
   if (self->group->aborted) return RONDE_E_LOST;
   if (is_dead(self) || self->missed) return say_dead(self);
+  if (is_halted(self)) return RONDE_E_LOST;
   for (int i = 0; i < n; i++) {
     transfer *t = requests[i].impl;
     if (!t) continue;
@@ -350,15 +356,19 @@ static ronde_status sim_test(ronde__transport *transport, ronde__request *reques
 
 static uint64_t soonest(uint64_t a, uint64_t b) { return b && b < a ? b : a; }
 
+static uint64_t to_come(const endpoint *self, uint64_t ns) { return ns > self->group->virtual.now_ns ? ns : 0; }
+
 /* When the rank dies, or hears of a peer that is missing. */
 static uint64_t bad_news_ns(const endpoint *self, const ronde__request *requests, int n) {
   const ronde__virtual_rank *own = &self->group->times[self->head.rank];
-  uint64_t ns = own->goes_on_ns == UINT64_MAX ? soonest(UINT64_MAX, own->stops_ns) : UINT64_MAX;
+  uint64_t ns = soonest(UINT64_MAX, own->goes_on_ns == UINT64_MAX ? to_come(self, own->stops_ns) : 0);
   for (int i = 0; i < n && self->group->options.n_faults; i++) {
     const transfer *t = requests[i].impl;
-    if (t && t->is_queued) ns = soonest(ns, missed_from_ns(self, t->peer));
+    if (t && t->is_queued) ns = soonest(ns, to_come(self, missed_from_ns(self, t->peer)));
   }
-  return ns > self->group->virtual.now_ns ? ns : UINT64_MAX;
+  for (int r = 0; r < self->head.size && self->group->options.n_faults; r++)
+    if (ronde__transport_awaits(&self->head, r)) ns = soonest(ns, to_come(self, missed_from_ns(self, r)));
+  return ns;
 }
 
 /* Who waits for all goes on when the last is done, if that is known of each; who waits for some, at the next. */
@@ -487,6 +497,7 @@ static void sim_group_free(group *g) {
     }
     ronde__free(e->sends);
     ronde__free(e->head.may_lose);
+    ronde__free(e->head.awaited);
   }
   ronde__virtual_end(&g->virtual);
   ronde__free(g->endpoints);
@@ -536,6 +547,7 @@ static ronde_status make_endpoints(group *g) {
     RONDE__ALLOC(e->sends, 2 * (size_t)n * sizeof *e->sends, "transport sim");
     e->receives = e->sends + n;
     RONDE__ALLOC(e->head.may_lose, (size_t)n * sizeof *e->head.may_lose, "transport sim");
+    RONDE__ALLOC(e->head.awaited, (size_t)n * sizeof *e->head.awaited, "transport sim");
   }
   return RONDE_OK;
 }

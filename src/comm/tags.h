@@ -22,6 +22,7 @@ enum {
   RONDE__TAG_TRACE,    /* and of its trace */
   RONDE__TAG_PARTS,    /* the state of a network that ranks have in parts */
   RONDE__TAG_LINKS,    /* the doctor's: what each rank has measured */
+  RONDE__TAG_WORLD,    /* who is left after a loss, and the state that they go on from */
 
   /* From here to the next: the strategy's, which numbers them itself; one strategy runs at a time. */
   RONDE__TAG_STRATEGY = 0x100,
@@ -31,5 +32,11 @@ enum {
 
 /* 24 bits of tag, 8 of phase. */
 #define RONDE__WIRE_TAG(tag, phase) ((uint32_t)(tag) << 8 | (uint32_t)(phase))
+
+/* The same within one world of several that follow each other, numbered from 1 (collective.h): 6 bits of its number, 21 of
+ * the tag, 4 of the phase. What all use without a world has tags below RONDE__TAG_STRATEGY, which are below these. */
+enum { RONDE__MAX_WORLDS = 63 };
+#define RONDE__WORLD_TAG(world, wire) \
+  ((uint32_t)(world) << 25 | ((uint32_t)(wire) >> 8 & 0x1fffff) << 4 | ((uint32_t)(wire)&0xf))
 
 #endif

@@ -13,6 +13,25 @@ void ronde__transport_lose(ronde__transport *transport, const bool *may_lose) {
     __atomic_store_n(&transport->may_lose[r], may_lose && may_lose[r], __ATOMIC_RELAXED);
 }
 
+void ronde__transport_await(ronde__transport *transport, const bool *ranks) {
+  for (int r = 0; transport->awaited && r < transport->size; r++)
+    __atomic_store_n(&transport->awaited[r], ranks && ranks[r], __ATOMIC_SEQ_CST);
+  __atomic_store_n(&transport->may_be_halted, false, __ATOMIC_SEQ_CST);
+  /* Whoever is lost meanwhile is seen here, or by ronde__transport_note_lost. */
+  if (ronde__transport_is_halted(transport)) __atomic_store_n(&transport->may_be_halted, true, __ATOMIC_SEQ_CST);
+}
+
+void ronde__transport_note_lost(ronde__transport *transport, int peer) {
+  if (ronde__transport_awaits(transport, peer)) __atomic_store_n(&transport->may_be_halted, true, __ATOMIC_SEQ_CST);
+}
+
+bool ronde__transport_is_halted(ronde__transport *transport) {
+  bool halted = false;
+  for (int r = 0; r < transport->size && !halted; r++)
+    halted = r != transport->rank && ronde__transport_awaits(transport, r) && ronde__transport_lost(transport, r);
+  return halted;
+}
+
 int ronde__transport_local(const ronde__transport *transport) {
   int n = 0;
   for (int r = 0; r < transport->size; r++)

@@ -77,6 +77,9 @@ typedef struct ronde__transport_ops {
   /* Makes every call of every rank of the group return RONDE_E_LOST, now and later: the caller cannot go on, and has
    * said why. */
   void (*abort)(ronde__transport *transport);
+  /* Behind a halt, once all peers that are left are in the transport's calls: until nothing that was cancelled can still
+   * be written into. NULL: nothing can. */
+  ronde_status (*land)(ronde__transport *transport);
   /* Requests that are still under way are cancelled. To the others the rank has left. */
   void (*destroy)(ronde__transport *transport);
 } ronde__transport_ops;
@@ -95,7 +98,9 @@ struct ronde__transport {
   const int *host_of;     /* [size]: each rank's host, from 0; NULL: all ranks are on one */
   uint64_t lost_after_ns; /* a process of which nothing is heard for so long is lost, whoever waits for it; */
   uint64_t timeout_ns;    /* and so is, in every wait of a collective, a rank that lives but sends nothing */
-  bool *may_lose;         /* [size], of those that have `lost`: see ronde__transport_lose. Read by all threads */
+  /* [size], of those that have `lost`: see ronde__transport_lose, and ronde__transport_await. Read by all threads */
+  bool *may_lose, *awaited;
+  bool may_be_halted;                            /* one that is, or was, awaited is lost */
   uint64_t bytes_sent, bytes_received, messages; /* by this endpoint; updated atomically */
   uint64_t doing;                                /* by ronde__transport_note, read by another thread */
 };
@@ -115,8 +120,22 @@ void ronde__transport_lose(ronde__transport *transport, const bool *may_lose);
 static inline bool ronde__transport_may_lose(const ronde__transport *transport, int peer) {
   return transport->may_lose && __atomic_load_n(&transport->may_lose[peer], __ATOMIC_RELAXED);
 }
+/* From now on a rank that is lost and may be lost halts this one if it is one of these, ranks [size]: every call returns RONDE_E_LOST, and nothing is logged, until the next ronde__transport_await. So a collective ends
+ * on all ranks, whomever they wait for. NULL: none does, as at first. */
+void ronde__transport_await(ronde__transport *transport, const bool *ranks);
+static inline bool ronde__transport_awaits(const ronde__transport *transport, int peer) {
+  return transport->awaited && __atomic_load_n(&transport->awaited[peer], __ATOMIC_SEQ_CST);
+}
+/* For implementations: the peer has just become lost. */
+void ronde__transport_note_lost(ronde__transport *transport, int peer);
+/* Whether one that is awaited is lost. */
+bool ronde__transport_is_halted(ronde__transport *transport);
 static inline bool ronde__transport_lost(ronde__transport *transport, int peer) {
   return transport->ops->lost && transport->ops->lost(transport, peer, NULL);
+}
+/* The same as ronde__transport_is_halted, at next to no cost while nobody is lost: for transports that note losses. */
+static inline bool ronde__transport_halts(ronde__transport *transport) {
+  return __atomic_load_n(&transport->may_be_halted, __ATOMIC_ACQUIRE) && ronde__transport_is_halted(transport);
 }
 
 /* One rank alone. */

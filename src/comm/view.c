@@ -1,4 +1,5 @@
-/* Some ranks of a transport as a transport of their own: each call goes to the inner one, with its rank numbers. */
+/* Some ranks of a transport as a transport of their own: each call goes to the inner one, with its rank numbers, and with
+ * the number of its world in the tag. */
 #include "comm/collective.h"
 
 static ronde__transport *inner_of(ronde__transport *t, int peer, int *peer_out) {
@@ -7,21 +8,29 @@ static ronde__transport *inner_of(ronde__transport *t, int peer, int *peer_out) 
   return view->inner;
 }
 
+static uint32_t tag_of(const ronde__transport *t, uint32_t tag) {
+  int world = ((const ronde__view *)t)->world;
+  return world ? RONDE__WORLD_TAG(world, tag) : tag;
+}
+
 static ronde_status view_isend(ronde__transport *t, int peer, uint32_t tag, const void *data, size_t bytes,
                                ronde__request *request_out) {
   ronde__transport *inner = inner_of(t, peer, &peer);
+  tag = tag_of(t, tag);
   return inner->ops->isend(inner, peer, tag, data, bytes, request_out);
 }
 
 static ronde_status view_irecv(ronde__transport *t, int peer, uint32_t tag, void *data, size_t bytes,
                                ronde__request *request_out) {
   ronde__transport *inner = inner_of(t, peer, &peer);
+  tag = tag_of(t, tag);
   return inner->ops->irecv(inner, peer, tag, data, bytes, request_out);
 }
 
 static ronde_status view_irecv_add(ronde__transport *t, int peer, uint32_t tag, ronde__add add, const float *x,
                                    float *sum, size_t n, ronde__request *request_out) {
   ronde__transport *inner = inner_of(t, peer, &peer);
+  tag = tag_of(t, tag);
   return inner->ops->irecv_add(inner, peer, tag, add, x, sum, n, request_out);
 }
 
@@ -80,5 +89,14 @@ ronde__transport *ronde__view_make(ronde__view *view, ronde__transport *inner, c
   view->head.timeout_ns = inner->timeout_ns;
   for (int i = 0; i < n; i++)
     if (ranks[i] == inner->rank) view->head.rank = i;
+  return &view->head;
+}
+
+ronde__transport *ronde__view_make_world(ronde__view *view, ronde__transport *inner, const int *ranks, int n, int world,
+                                         int *host_of) {
+  ronde__view_make(view, inner, ranks, n);
+  view->world = world;
+  for (int i = 0; i < n; i++) host_of[i] = inner->host_of ? inner->host_of[ranks[i]] : 0;
+  if (inner->host_of) view->head.host_of = host_of;
   return &view->head;
 }

@@ -129,6 +129,7 @@ typedef struct ronde__job {
   char *best_path;   /* where the weights of the best test go, or NULL */
   bool fused_update; /* each parameter is updated as soon as its gradient is there: nothing needs the gradients whole */
   bool *may_lose;    /* train: [ranks], owned: whose loss does not end the run. NULL: everybody's does */
+  bool regroups;     /* with it: no step can be made without them, but those that are left make a world of their own */
   ronde__drill drills[RONDE__N_DRILLS];
   ronde__safetensors *init;          /* --init, or NULL */
   char *init_path;                   /* the file that was taken for it, or NULL */

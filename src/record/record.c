@@ -292,6 +292,7 @@ static json_t *losses_json(const ronde__record *record) {
     record_put(json, "rank", record_count(loss->rank));
     record_put(json, "host", record_text(loss->host));
     record_put(json, "step", record_count(loss->step));
+    record_put(json, "behind_step", loss->behind_step < 0 ? json_null() : record_count(loss->behind_step));
     record_put(json, "after_s", record_real(loss->after_s));
     if (isfinite(loss->ago_s)) tell_time(time(NULL) - llround(loss->ago_s), at);
     record_put(json, "at", isfinite(loss->ago_s) ? json_string(at) : json_null());

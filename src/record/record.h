@@ -112,9 +112,10 @@ typedef struct ronde__record_checkpoints {
 typedef struct ronde__record_loss {
   int rank;
   const char *host;
-  int64_t step;   /* the last that it was known to have begun; 0: none */
-  double after_s; /* from the run's first step to the loss, */
-  double ago_s;   /* and since then; NAN: in virtual time */
+  int64_t step;        /* the last that it was known to have begun; 0: none */
+  int64_t behind_step; /* behind which the others went on; -1: each of them at its own */
+  double after_s;      /* from the run's first step to the loss, */
+  double ago_s;        /* and since then; NAN: in virtual time */
 } ronde__record_loss;
 
 /* A run. Begin clears it and notes the time. Then fill in what is known; texts are borrowed until _end. */

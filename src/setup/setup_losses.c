@@ -14,11 +14,12 @@ static bool any_dispensable(const ronde__job *job) {
 
 /* NULL: they can. */
 static const char *why_not_continue(const ronde__job *job) {
-  if (!job->strategy->goes_on)
+  if (!job->strategy->goes_on && !job->strategy->regroups)
     return "with this strategy no step can be made without all ranks (see --on-loss restart)";
   if (job->roles.n_workers > 1 && !any_dispensable(job))
     return "every rank has a server, without which nobody can go on (fewer --servers, or --placement dedicated)";
   if (job->mpi && job->options->lost_after == 0) return "with --lost-after 0 nobody notices who is lost";
+  if (job->collective == &ronde__allreduce_mpi) return "--collective mpi is Open MPI's own, which needs all ranks";
   return job->mpi || job->sim ? NULL : "threads of one process are not lost one by one";
 }
 
@@ -33,9 +34,12 @@ ronde_status ronde__set_up_losses(ronde__job *job) {
   const char *why = o->on_loss == RONDE__ON_LOSS_RESTART ? why_not_restart(job) : why_not_continue(job);
   if (why && (o->on_loss == RONDE__ON_LOSS_CONTINUE || o->on_loss == RONDE__ON_LOSS_RESTART))
     return ronde__fail(RONDE_E_USAGE, "--on-loss %s: %s", ronde_config_get(job->config, "on-loss"), why);
-  if (o->on_loss == RONDE__ON_LOSS_AUTO) o->on_loss = why ? RONDE__ON_LOSS_STOP : RONDE__ON_LOSS_CONTINUE;
+  /* What a new world needs is kept in every step, so it is not the default. */
+  bool by_default = job->strategy->goes_on && !why;
+  if (o->on_loss == RONDE__ON_LOSS_AUTO) o->on_loss = by_default ? RONDE__ON_LOSS_CONTINUE : RONDE__ON_LOSS_STOP;
   if (o->on_loss != RONDE__ON_LOSS_CONTINUE) return RONDE_OK;
   RONDE__ALLOC(job->may_lose, (size_t)job->roles.n_ranks * sizeof *job->may_lose, "--on-loss");
   for (int r = 0; r < job->roles.n_ranks; r++) job->may_lose[r] = is_dispensable(job, r);
+  job->regroups = job->strategy->regroups && job->roles.n_workers > 1;
   return RONDE_OK;
 }

@@ -97,9 +97,13 @@ int ronde_config_server_ranks(const ronde_config *config) {
 
 bool ronde_config_goes_on(const ronde_config *config) {
   const ronde__options *o = ronde__config_options(config);
+  ronde__strategy_settings settings = settings_of(o);
   const ronde__strategy *strategy = config->verb == RONDE__VERB_TRAIN ? find_strategy(config) : NULL;
-  bool may = o->on_loss == RONDE__ON_LOSS_AUTO || o->on_loss == RONDE__ON_LOSS_CONTINUE;
-  return may && strategy && strategy->goes_on;
+  if (config->verb == RONDE__VERB_TRAIN && o->strategy == RONDE__STRATEGY_AUTO)
+    strategy = ronde__strategy_default(o->hosts || o->hostfile ? 2 : (int)o->workers, &settings);
+  if (!strategy) return false;
+  if (o->on_loss == RONDE__ON_LOSS_CONTINUE) return strategy->goes_on || strategy->regroups;
+  return o->on_loss == RONDE__ON_LOSS_AUTO && strategy->goes_on;
 }
 
 bool ronde_config_understands(const ronde_config *config, const char *name, const char *option) {

@@ -161,6 +161,8 @@ static ronde_status allreduce_settle(void *opaque) {
 /* An update that is in the middle is ended where all sums have come, else undone. A bucket is not kept where they had. */
 static int64_t allreduce_recover(void *opaque) {
   state *s = opaque;
+  if (s->n_updated == s->cut.n && s->thread && s->settings->options->on_loss == RONDE__ON_LOSS_CONTINUE)
+    ronde__comm_thread_halt(s->thread); /* some of the next step's may be under way */
   if (s->n_updated == s->cut.n) return s->step;
   if (s->status == RONDE_OK && ronde__comm_thread_drain(s->thread) == RONDE_OK)
     return update_up_to(s, s->cut.n) == RONDE_OK ? s->step : -1;
@@ -227,22 +229,26 @@ static ronde_status update_clipped(state *s, double lr) {
   return RONDE_OK;
 }
 
-/* At once, where the step is broken or the norm of all of it counts; else while the next one's forward pass runs. */
+/* At once, where the step is broken or the norm of all of it counts; else while the next one's forward pass runs. All have
+ * the step's result by now, so it has ended on all ranks alike: an exchange that fails ends what follows it. */
 static ronde_status update(state *s, const ronde__step *step, bool broken) {
   ronde__worker *worker = s->worker;
+  if (s->undo) ronde__undo_begin(s->undo);
   if (broken || worker->clip > 0) {
-    RONDE_TRY(ronde__comm_thread_drain(s->thread));
+    s->step = step->step;
+    s->status = ronde__comm_thread_drain(s->thread);
+    if (s->status != RONDE_OK) s->n_updated = s->n_kept = 0;
+    if (s->status != RONDE_OK) return RONDE_OK;
     if (!broken) RONDE_TRY(update_clipped(s, step->lr));
     rest(s);
-    s->step = step->step;
     return RONDE_OK;
   }
-  if (s->undo) ronde__undo_begin(s->undo);
   if (!worker->fuses_split) ronde__optim_begin(worker->optim, step->lr);
   s->n_updated = s->n_kept = 0;
   s->step = step->step;
   update_parts(s);
-  return s->settings->overlap ? RONDE_OK : update_up_to(s, s->cut.n);
+  if (!s->settings->overlap) s->status = update_up_to(s, s->cut.n);
+  return RONDE_OK;
 }
 
 /* Where layers are split, NaN goes on from the rank where it began to all others: a loss was first, else the gradient of
@@ -312,7 +318,8 @@ static ronde_status make_buckets(state *s) {
 }
 
 static bool undoes(const ronde__strategy_settings *settings, int n_workers) {
-  return n_workers > 1 && settings->options->on_loss == RONDE__ON_LOSS_RESTART;
+  int on_loss = settings->options->on_loss;
+  return n_workers > 1 && (on_loss == RONDE__ON_LOSS_RESTART || on_loss == RONDE__ON_LOSS_CONTINUE);
 }
 
 static size_t recovery_bytes(const ronde__strategy_settings *settings, size_t gradients, size_t optimizer) {
@@ -324,7 +331,8 @@ static ronde_status set_up(state *s) {
   if (transport->size == 1) return RONDE_OK;
   RONDE__ALLOC(s->results, (size_t)transport->size * sizeof *s->results, "all-reduce");
   RONDE_TRY(make_buckets(s));
-  RONDE_TRY(ronde__comm_thread_create(transport->time, transport->rank, !s->settings->overlap, &s->thread));
+  int rank = s->settings->group->rank;
+  RONDE_TRY(ronde__comm_thread_create(transport->time, rank, !s->settings->overlap, &s->thread));
   rest(s);
   if (undoes(s->settings, transport->size) && !s->worker->peers) RONDE_TRY(ronde__undo_create(s->worker, 0, &s->undo));
   s->worker->param_needed = allreduce_param_needed;
@@ -380,6 +388,7 @@ const ronde__strategy ronde__strategy_allreduce = {
     .min_workers = 1,
     .fuses_alone = true,
     .all_reduces = true,
+    .regroups = true,
     .waits_for_all = true,
     .equals_one = true,
     .create = allreduce_create,

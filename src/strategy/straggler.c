@@ -8,6 +8,8 @@ enum { MAX_SAMPLES = 1024 };
 
 struct ronde__straggler {
   int n_ranks;
+  const int *ranks; /* [n]: whose results come; NULL: all ranks' */
+  int n;
   ronde__straggler_row *rows; /* [ranks], but for the medians */
   float *waited_s;            /* [ranks][MAX_SAMPLES] */
   double *others;             /* [ranks] */
@@ -40,7 +42,7 @@ static ronde_status straggler_make_room(ronde__straggler *s) {
 ronde_status ronde__straggler_create(int n_ranks, ronde__straggler **straggler_out) {
   ronde__straggler *s;
   RONDE__ALLOC(s, sizeof *s, "stragglers");
-  *s = (ronde__straggler){.n_ranks = n_ranks, .rng = ronde__rng_make(0, RONDE__STREAM_SAMPLES)};
+  *s = (ronde__straggler){.n_ranks = n_ranks, .n = n_ranks, .rng = ronde__rng_make(0, RONDE__STREAM_SAMPLES)};
   ronde_status status = straggler_make_room(s);
   if (status == RONDE_OK) *straggler_out = s;
   else ronde__straggler_destroy(s);
@@ -53,6 +55,11 @@ void ronde__straggler_destroy(ronde__straggler *s) {
   ronde__free(s->waited_s);
   ronde__free(s->others);
   ronde__free(s);
+}
+
+void ronde__straggler_be_among(ronde__straggler *s, const int *ranks, int n) {
+  s->ranks = ranks;
+  s->n = n;
 }
 
 /* Each step has the same chance to be among the samples. Source: Vitter, "Random sampling with a reservoir", ACM TOMS
@@ -70,15 +77,16 @@ static double total_s(const ronde__local_result *found) {
 }
 
 void ronde__straggler_note(ronde__straggler *s, const ronde__local_result *results) {
-  int last = 0, n = s->n_ranks;
+  int last = 0, n = s->n;
   for (int i = 1; i < n; i++)
     if (total_s(&results[i]) > total_s(&results[last])) last = i;
-  ronde__straggler_row *row = &s->rows[last];
+  int rank = s->ranks ? s->ranks[last] : last;
+  ronde__straggler_row *row = &s->rows[rank];
   double waited_s = 0;
   for (int i = 0; i < n; i++) waited_s += (total_s(&results[last]) - total_s(&results[i])) / (n - 1);
   row->steps++;
   row->waited_s += waited_s;
-  keep_sample(s, last, waited_s);
+  keep_sample(s, rank, waited_s);
   for (int c = 0; c < RONDE__N_STRAGGLER_CAUSES; c++) {
     int n_others = 0;
     for (int i = 0; i < n; i++)

@@ -37,6 +37,8 @@ typedef struct ronde__straggler ronde__straggler;
 /* Of n_ranks > 1. Memory does not grow with the steps: 4 KiB a rank. */
 ronde_status ronde__straggler_create(int n_ranks, ronde__straggler **straggler_out);
 void ronde__straggler_destroy(ronde__straggler *straggler); /* NULL is taken */
+/* From now on results are of these ranks alone, [n] of the caller's. */
+void ronde__straggler_be_among(ronde__straggler *straggler, const int *ranks, int n);
 /* A step: the results [ranks] of all. Of equally late ranks the first counts as the last. */
 void ronde__straggler_note(ronde__straggler *straggler, const struct ronde__local_result *results);
 /* The median is exact up to 1024 steps of the rank, and beyond that of so many drawn at random. */

@@ -170,6 +170,7 @@ typedef struct ronde__strategy {
   bool rereads;                 /* a step takes its batches from the loader more than once */
   bool asynchronous;            /* a step is this rank's alone, and so is its result: of its own_examples */
   bool goes_on;                 /* without workers that are lost, unless a rank is that it cannot do without */
+  bool regroups;                /* after a loss, by `recover`: is created anew among the workers that are left */
   bool waits_for_all;           /* a step is everybody's */
   bool equals_one;              /* but for rounding, a step is one worker's on the whole batch */
   const char *optimizer;        /* the only one that its updates are made by, and then the default. NULL: any */
@@ -227,8 +228,9 @@ typedef struct ronde__strategy {
    * All ranks call it behind the same step, or, asynchronous, where they meet. */
   ronde_status (*settle)(void *state);
   /* After an error of a step or between two, by this worker alone: makes parameters, optimizer and arrays those behind the
-   * newest step of which it has all, so that they can be saved although others are lost. That step, which has ended here
-   * (not `passing`), the last such one or the one before it; -1: it has none. No step follows. NULL: it never has. */
+   * newest step of which it has all, so that they can be saved although others are lost; where it regroups, with nothing under way. That step, which has ended here
+   * (not `passing`), the last such one or the one before it; -1: it has none. No step follows but of another state, for
+   * which the worker may have another transport (`regroups`). NULL: it never has. */
   int64_t (*recover)(void *state);
   /* What a worker holds for that alone, given the bytes of all gradients and of the optimizer's state. NULL: nothing. */
   size_t (*recovery_bytes)(const ronde__strategy_settings *settings, size_t gradients, size_t optimizer);

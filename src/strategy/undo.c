@@ -1,6 +1,8 @@
 /* Copies of what an update changes. */
 #include "strategy/undo.h"
 
+#include "base/ghost.h"
+
 #include <string.h>
 
 struct ronde__undo {
@@ -25,7 +27,7 @@ ronde_status ronde__undo_create(const ronde__worker *worker, int n_arrays, ronde
   u->kept = ronde__pages_map(u->bytes);
   if (!u->kept) {
     ronde__free(u);
-    return ronde__fail(RONDE_E_MEMORY, "--on-loss restart: no memory to keep what an update changes, %zu bytes",
+    return ronde__fail(RONDE_E_MEMORY, "--on-loss: no memory to keep what an update changes, %zu bytes",
                        (size_t)n * ronde__net_n_trained(worker->net) * sizeof(float));
   }
   *undo_out = u;
@@ -43,13 +45,15 @@ void ronde__undo_begin(ronde__undo *u) { u->n_updates = ronde__optim_updates(u->
 void ronde__undo_keep(ronde__undo *u, size_t begin, size_t end) {
   size_t n = ronde__net_n_trained(u->worker->net);
   for (int i = 0; i < u->n; i++)
-    memcpy(u->kept + (size_t)i * n + begin, u->values[i] + begin, (end - begin) * sizeof(float));
+    if (!ronde__is_ghost(u->values[i]))
+      memcpy(u->kept + (size_t)i * n + begin, u->values[i] + begin, (end - begin) * sizeof(float));
 }
 
 void ronde__undo_restore(const ronde__undo *u, size_t begin, size_t end) {
   size_t n = ronde__net_n_trained(u->worker->net);
   for (int i = 0; i < u->n; i++)
-    memcpy(u->values[i] + begin, u->kept + (size_t)i * n + begin, (end - begin) * sizeof(float));
+    if (!ronde__is_ghost(u->values[i]))
+      memcpy(u->values[i] + begin, u->kept + (size_t)i * n + begin, (end - begin) * sizeof(float));
   ronde__optim_set_updates(u->worker->optim, u->n_updates);
 }
 

@@ -45,19 +45,32 @@ ronde_status ronde__rank_tell_all(ronde__transport *transport, uint32_t tag, voi
   return status;
 }
 
+/* Results of those that meet, in their order, as those of all workers. */
+static void take_heard(ronde__rank *r, int n) {
+  memset(r->results, 0, (size_t)r->job->roles.n_workers * sizeof *r->results);
+  for (int i = 0; i < n; i++) r->results[ronde__rank_at(r, i)] = r->heard[i];
+}
+
 ronde_status ronde__rank_meet(ronde__rank *r) {
   int n = r->job->roles.n_workers;
   size_t bytes = sizeof *r->results;
+  ronde__transport *world = ronde__rank_world(r);
   r->results[r->transport->rank].here = true;
   if (!goes_on(r)) RONDE_TRY(ronde__allgather(r->transport, RONDE__TAG_EPOCH, r->results, bytes));
   else {
-    for (int i = 0; i < n; i++)
-      if (i != r->transport->rank) r->results[i].here = false;
-    RONDE_TRY(ronde__rank_hear_all(r->transport, RONDE__TAG_EPOCH, r->results, bytes));
-    RONDE_TRY(ronde__rank_tell_all(r->transport, RONDE__TAG_EPOCH, r->results, (size_t)n * bytes));
+    memset(r->heard, 0, (size_t)n * bytes);
+    r->heard[world->rank] = r->results[r->transport->rank];
+    RONDE_TRY(ronde__rank_hear_all(world, RONDE__TAG_EPOCH, r->heard, bytes));
+    RONDE_TRY(ronde__rank_tell_all(world, RONDE__TAG_EPOCH, r->heard, (size_t)world->size * bytes));
+    take_heard(r, world->size);
   }
+  ronde__rank_count_there(r);
+  return RONDE_OK;
+}
+
+void ronde__rank_count_there(ronde__rank *r) {
   const ronde_hooks *hooks = &r->job->hooks;
-  int n_before = r->n_there;
+  int n_before = r->n_there, n = r->job->roles.n_workers;
   r->n_there = r->place = 0;
   for (int i = 0; i < n; i++) {
     r->n_there += r->results[i].here;
@@ -65,14 +78,13 @@ ronde_status ronde__rank_meet(ronde__rank *r) {
   }
   for (int i = 0; i < n && r->n_there < n_before && r->transport->rank == 0; i++)
     if (!r->results[i].here && hooks->left_out) hooks->left_out(hooks->user, i);
-  return RONDE_OK;
 }
 
 ronde_status ronde__rank_share_buffers(ronde__rank *r) {
   size_t n_elems;
   float *values = ronde__net_buffer_values(r->net, &n_elems);
   if (!n_elems) return RONDE_OK;
-  return goes_on(r) ? ronde__rank_tell_all(r->transport, RONDE__TAG_EPOCH, values, n_elems * sizeof *values)
+  return goes_on(r) ? ronde__rank_tell_all(ronde__rank_world(r), RONDE__TAG_EPOCH, values, n_elems * sizeof *values)
                     : ronde__broadcast_tree(r->replicas, RONDE__TAG_EPOCH, 0, values, n_elems * sizeof *values);
 }
 

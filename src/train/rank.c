@@ -64,10 +64,11 @@ static ronde_status weigh_labels(ronde__rank *r, int64_t epoch, int64_t index, r
 }
 
 static void describe(const ronde__rank *r, const ronde__step_result *result, char *text, size_t bytes) {
-  if (result->broken_param < 0) snprintf(text, bytes, "the loss of rank %d is NaN or Inf", result->broken_rank);
+  int rank = ronde__rank_at(r, result->broken_rank);
+  if (result->broken_param < 0) snprintf(text, bytes, "the loss of rank %d is NaN or Inf", rank);
   else
     snprintf(text, bytes, "the gradient of %s on rank %d has NaN or Inf", r->graph->params[result->broken_param].name,
-             result->broken_rank);
+             rank);
 }
 
 /* All ranks come here together, and one of them says it; an asynchronous one comes alone. */
@@ -231,10 +232,18 @@ static void count_step(ronde__rank *r, ronde__epoch *epoch, const ronde__step *s
   r->progress.step = step->step;
   r->progress.closed = false;
   r->progress.sums = epoch->sums;
+  r->now.step = step->step;
   if (!result->left_out || !ronde__rank_set_has(result->left_out, r->transport->rank))
-    r->own.examples += result->hands_out ? result->n_own : step->own_examples;
-  else if (result->missed) r->own.missed++;
-  else r->own.dropped++;
+    r->now.own.examples += result->hands_out ? result->n_own : step->own_examples;
+  else if (result->missed) r->now.own.missed++;
+  else r->now.own.dropped++;
+}
+
+/* Where a step is made again after a loss, it was told the first time. */
+static ronde_status tell_step(ronde__rank *r, const ronde__step_report *report) {
+  if (!r->reporter || !r->reporter->step || report->step <= r->reported_step) return RONDE_OK;
+  r->reported_step = report->step;
+  return r->reporter->step(r->reporter->user, report);
 }
 
 static double rate(const ronde__rank *r, int64_t step) {
@@ -259,6 +268,7 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
   if (skipped && r->progress.skipped >= job->options->skip_bad_steps) return broken(r, step, &result);
   if (skipped) skip(r, step, &result);
   int64_t n = (job->strategy->asynchronous ? step->own_examples : step->examples) - result.n_left_out;
+  r->then = r->now;
   count_step(r, epoch, step, &result, n, skipped);
   if (!result.passing) mark(r);
   ronde__step_report report = {step->step,
@@ -269,7 +279,7 @@ static ronde_status one_step(ronde__rank *r, ronde__epoch *epoch, ronde__step *s
                                end - begin,
                                result.left_out,
                                result.n_evaluations};
-  if (r->reporter && r->reporter->step) RONDE_TRY(r->reporter->step(r->reporter->user, &report));
+  RONDE_TRY(tell_step(r, &report));
   RONDE_TRY(compare_replicas(r, step->step));
   /* Asynchronous ranks are at different steps when they hear of an end: that is no state of the run. */
   if (!job->strategy->asynchronous) RONDE_TRY(save(r, result.cancelled, result.cancelled, result.saves));
@@ -349,8 +359,10 @@ static ronde_status judge(ronde__rank *r, ronde__epoch *epoch) {
 static ronde_status close_epoch(ronde__rank *r, ronde__epoch *epoch, const uint64_t before[RONDE__N_PHASES],
                                 bool with_score) {
   ronde__epoch_result *own = &r->results[r->transport->rank];
-  *own = r->own;
+  *own = r->now.own;
   own->sums = epoch->sums;
+  epoch->score = (ronde__score){0};
+  epoch->has_score = epoch->is_best = epoch->reached = epoch->gave_up = false;
   RONDE_TRY(rank_settle(r));
   RONDE_TRY(rank_refresh(r));
   if (with_score) RONDE_TRY(score(r, epoch));
@@ -392,57 +404,48 @@ static bool wants_score(const ronde__rank *r, int64_t epoch, bool at_end) {
   return r->max_steps == 0 && !r->job->spans && (at_end || (every > 0 && epoch % every == 0));
 }
 
+/* Unless it goes on after a loss. */
+static ronde_status begin_epoch(ronde__rank *r, int64_t number, bool from_first_step) {
+  if (r->now.epoch.epoch == number) return RONDE_OK;
+  r->then = r->now;
+  r->now = (ronde__tally){.step = r->progress.step, .epoch = {.epoch = number}};
+  ronde__prof_totals(r->prof, r->now.before_ns);
+  return from_first_step ? ronde__rank_share_out(r, number) : RONDE_OK;
+}
+
 static ronde_status one_epoch(ronde__rank *r, int64_t number, int64_t last_step, bool *ends_out) {
   const ronde__job *job = r->job;
-  ronde__epoch epoch = {.epoch = number};
-  uint64_t before[RONDE__N_PHASES];
+  ronde__epoch *epoch = &r->now.epoch;
   int64_t first = r->progress.step - (number - 1) * job->steps_per_epoch;
   ronde_status status = RONDE_OK;
+  RONDE_TRY(begin_epoch(r, number, first == 0));
   if (first > 0) {
-    epoch.sums = r->progress.sums;
-    epoch.lr = rate(r, r->progress.step);
+    epoch->sums = r->progress.sums;
+    epoch->lr = rate(r, r->progress.step);
   }
-  r->own = (ronde__epoch_result){0};
-  if (first == 0) RONDE_TRY(ronde__rank_share_out(r, number));
-  ronde__prof_totals(r->prof, before);
   for (int64_t i = first; i < job->steps_per_epoch && r->progress.step < last_step && status == RONDE_OK; i++) {
     ronde__step step = {.step = r->progress.step + 1};
     step_size(job, i, &step);
     RONDE_TRY(weigh_labels(r, number, i, &step));
-    status = one_step(r, &epoch, &step);
+    status = one_step(r, epoch, &step);
   }
   /* What was done up to a cancellation or to broken numbers is reported too. */
   if (status != RONDE_OK && !r->agreed) return status;
   if (job->strategy->asynchronous && !r->met) {
-    ronde_status met = rank_meet(r, &epoch, &status);
+    ronde_status met = rank_meet(r, epoch, &status);
     if (met != RONDE_OK) r->agreed = false;
     RONDE_TRY(met);
   }
-  epoch.last_step = r->progress.step;
+  epoch->last_step = r->progress.step;
   bool with_score = status == RONDE_OK && wants_score(r, number, r->progress.step == last_step);
-  ronde_status closed = close_epoch(r, &epoch, before, with_score);
+  ronde_status closed = close_epoch(r, epoch, r->now.before_ns, with_score);
   if (closed != RONDE_OK) r->agreed = false;
   RONDE_TRY(closed);
-  *ends_out = epoch.reached || epoch.gave_up;
-  if (status == RONDE_OK) status = check_numbers(r, &epoch, r->progress.step);
+  *ends_out = epoch->reached || epoch->gave_up;
+  if (status == RONDE_OK) status = check_numbers(r, epoch, r->progress.step);
   r->progress.closed = status == RONDE_OK;
+  if (job->regroups && r->progress.closed) r->behind[0] = r->progress;
   return status;
-}
-
-bool ronde__progress_gave_up(const ronde__progress *progress, const ronde__job *job) {
-  return job->options->patience > 0 && progress->plateau.tests >= job->options->patience;
-}
-
-bool ronde__progress_is_over(const ronde__progress *progress, const ronde__job *job) {
-  double target = job->options->target_accuracy;
-  bool reached = target > 0 && progress->best.value >= target;
-  return progress->closed && (progress->step >= job->steps || reached || ronde__progress_gave_up(progress, job));
-}
-
-int64_t ronde__progress_epoch(const ronde__progress *progress, const ronde__job *job) {
-  int64_t epoch = progress->step / job->steps_per_epoch + 1;
-  bool at_end = progress->step > 0 && progress->step % job->steps_per_epoch == 0;
-  return at_end && (!progress->closed || ronde__progress_is_over(progress, job)) ? epoch - 1 : epoch;
 }
 
 /* Asynchronous ranks have met: without --checkpoint-every that is what there is to go on from. */
@@ -453,17 +456,33 @@ static ronde_status save_epoch(ronde__rank *r, int64_t last_step) {
   return saves && due ? write_state(r, false, false) : RONDE_OK;
 }
 
-ronde_status ronde__rank_train(ronde__rank *r) {
-  int64_t last = r->max_steps ? ronde__min(r->max_steps, r->job->steps) : r->job->steps;
+/* From where the run is to its end, or to a loss. */
+static ronde_status train_epochs(ronde__rank *r, int64_t last) {
   int64_t epoch = ronde__progress_epoch(&r->progress, r->job);
   ronde_status status = RONDE_OK;
-  bool ends = false;
+  bool ends = r->progress.closed && (r->progress.step >= last || ronde__progress_is_over(&r->progress, r->job));
+  while (!ends && status == RONDE_OK) {
+    status = one_epoch(r, epoch++, last, &ends);
+    if (status == RONDE_OK && !ends) status = save_epoch(r, last);
+    ends |= r->progress.step >= last;
+  }
+  return status;
+}
+
+ronde_status ronde__rank_train(ronde__rank *r) {
+  int64_t last = r->max_steps ? ronde__min(r->max_steps, r->job->steps) : r->job->steps;
+  ronde_status status;
+  bool ended = !r->job->regroups;
   ronde__prof_switch(r->prof, RONDE__PHASE_OTHER);
   ronde__worker_start(&r->worker);
   do {
-    status = one_epoch(r, epoch++, last, &ends);
-    if (status == RONDE_OK && !ends) status = save_epoch(r, last);
-  } while (r->progress.step < last && status == RONDE_OK && !ends);
+    status = train_epochs(r, last);
+    bool ends = status == RONDE_OK || r->agreed;
+    if (!ends && !ronde__rank_is_halted(r, status)) return status;
+    ronde_status met = ended ? RONDE_OK : ronde__rank_regroup(r, ends, &ended);
+    if (met != RONDE_OK) r->agreed = false;
+    RONDE_TRY(met);
+  } while (!ended);
   note(r, RONDE__ENDING);
   bool saves = r->job->options->save_last || r->job->checkpoint_steps || r->job->checkpoint_ns;
   return status == RONDE_OK && saves ? save(r, true, false, false) : status;

@@ -34,6 +34,27 @@ typedef struct ronde__epoch {
   const ronde__epoch_result *results; /* [workers] */
 } ronde__epoch;
 
+/* What has been done of an epoch, behind a step: to be returned to where a step, or the epoch's end, is made again. */
+typedef struct ronde__tally {
+  int64_t step;
+  ronde__epoch epoch;
+  ronde__epoch_result own;             /* of this rank: examples, dropped, missed */
+  uint64_t before_ns[RONDE__N_PHASES]; /* the ledger when the epoch began here */
+} ronde__tally;
+
+/* The workers that make steps together, where those that are left after a loss go on (regroup.c). */
+typedef struct ronde__world {
+  int number; /* from 1; 0: the workers are the run's, whatever happens */
+  int n;
+  int *members;   /* [workers]: n of them, ascending; the first is rank 0 */
+  int *host_of;   /* [workers]: of the members */
+  bool *awaited;  /* [workers]: all members but this one */
+  int64_t *since; /* [workers]: of those that are lost, behind which step the others went on */
+  int64_t step;   /* behind which it was made */
+  int64_t whole;  /* while there is no strategy: the step whose whole state the rank has; -1: none */
+  ronde__view view;
+} ronde__world;
+
 typedef struct ronde__step_report {
   int64_t step, epoch, examples;
   double loss, lr;
@@ -80,8 +101,9 @@ typedef struct ronde__rank {
   int *same_ranks;                   /* of these */
   ronde__neighbour_ranks neighbours; /* in the replica */
   ronde__peer_ranks peers;           /* where layers are split */
-  const ronde__reporter *reporter;   /* rank 0 */
-  int64_t max_steps;                 /* 0: as the job says; else stop there (--dry-run) */
+  ronde__world world;
+  const ronde__reporter *reporter; /* rank 0 */
+  int64_t max_steps;               /* 0: as the job says; else stop there (--dry-run) */
   ronde__pool *pool;
   ronde__prof *prof;
   ronde_graph *graph;
@@ -98,16 +120,17 @@ typedef struct ronde__rank {
   void *strategy_state;
   ronde__service services[RONDE__MAX_BESIDE];             /* of this rank, */
   ronde__comm_thread *service_threads[RONDE__MAX_BESIDE]; /* where it is a worker too */
-  ronde__epoch_result *results;                           /* [workers] */
+  ronde__epoch_result *results, *heard;                   /* [workers]; heard: in the order of those that meet */
   int n_there, place; /* workers that were at the last meeting, and how many of them come before this one */
   int share,
       n_shares; /* of the batches of this epoch, which part is this worker's: of those that were there before it */
-  ronde__epoch_result own; /* what it has done of this epoch: examples, dropped, missed */
-  uint64_t late_ns;        /* by which the present step begins later */
-  double *partials;        /* of the worker */
+  ronde__tally now, then; /* then: before the last step, or before the epoch began */
+  int64_t reported_step;  /* the last that was told */
+  uint64_t late_ns;       /* by which the present step begins later */
+  double *partials;       /* of the worker */
   ronde__progress progress;
   /* Where the run could go on from after a loss: behind the last step whose state the strategy may recover, before its
-   * epoch's end, and behind the one before that. */
+   * epoch's end (where workers regroup, behind that), and behind the one before that. */
   ronde__progress behind[2];
   /* In front of the last step, and of an earlier one, where steps may be left out, or given up when a rank is lost. */
   ronde__kept kept[2];
@@ -136,9 +159,24 @@ void ronde__rank_drop_state(ronde__rank *rank);
  * the newest state that it has whole, unless another on the host of --out does so. Errors are logged: an older checkpoint
  * is gone on from. */
 void ronde__rank_recover(ronde__rank *rank);
-/* Running statistics in front of a step, and back to these. */
+/* Running statistics in front of a step, and back to these; or to those behind a step, where one was begun since. */
 void ronde__rank_keep_buffers(ronde__rank *rank);
 void ronde__rank_restore_buffers(ronde__rank *rank);
+void ronde__rank_return_to(ronde__rank *rank, int64_t step);
+/* How far the run had come behind a step; NULL: that is not known any more. */
+const ronde__progress *ronde__rank_progress_behind(const ronde__rank *rank, int64_t step);
+/* world.c, of strategies that regroup: the first world, of all workers, and one of those that go on behind a step; */
+ronde_status ronde__rank_found_world(ronde__rank *rank);
+void ronde__rank_make_world(ronde__rank *rank, const ronde__rank_set *members, int64_t step);
+/* the workers that make steps together, and of a place among them, its rank among all workers; */
+ronde__transport *ronde__rank_world(ronde__rank *rank);
+int ronde__rank_at(const ronde__rank *rank, int place);
+/* whether that status comes of the loss of a member, so that this rank has to ask what the others do; */
+bool ronde__rank_is_halted(ronde__rank *rank, ronde_status status);
+/* regroup.c: and asks, as do all that are left: ended_out, where all of them have come to the same end (`ends`). Else they are a new
+ * world, and `progress` says from where they go on. */
+ronde_status ronde__rank_regroup(ronde__rank *rank, bool ends, bool *ended_out);
+void ronde__rank_drop_world(ronde__rank *rank);
 /* Where workers hold shards of the optimizer's state: room for the whole arrays, on rank 0 while a checkpoint is taken;
  * else nothing. */
 ronde_status ronde__rank_make_whole(ronde__rank *rank);
@@ -169,6 +207,8 @@ ronde_status ronde__rank_finish(ronde__rank *rank);
 /* meet.c: the workers that are left tell each other their results; all call together. Who is not `here` afterwards, for
  * all alike, is lost, and the others go on. */
 ronde_status ronde__rank_meet(ronde__rank *rank);
+/* From `here` of the results: how many there are, and this one's place among them. */
+void ronde__rank_count_there(ronde__rank *rank);
 /* Rank 0 gets an item of `bytes` of each rank that is left, in its place in data, zeros of the others; and tells all
  * that are left something. */
 ronde_status ronde__rank_hear_all(ronde__transport *transport, uint32_t tag, void *data, size_t bytes);
@@ -179,6 +219,8 @@ ronde_status ronde__rank_share_buffers(ronde__rank *rank);
 bool ronde__rank_has_lost(const ronde__rank *rank);
 /* rank_setup.c: where workers are lost, those that are left share whole batches from this epoch on. */
 ronde_status ronde__rank_share_out(ronde__rank *rank, int64_t epoch);
+/* The same, from the batch behind `progress` on. */
+ronde_status ronde__rank_cut_anew(ronde__rank *rank);
 /* What the ranks report at the end, to rank 0 (gather.c); collective, after an end that all agree on. */
 ronde_status ronde__rank_gather(ronde__rank *rank);
 

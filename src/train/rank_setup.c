@@ -162,14 +162,23 @@ static ronde_status make_loader(ronde__rank *r, int64_t epoch, int64_t index) {
   return RONDE_OK;
 }
 
-ronde_status ronde__rank_share_out(ronde__rank *r, int64_t epoch) {
-  if (!ronde__rank_has_lost(r) || r->n_shares == r->n_there) return RONDE_OK;
+static ronde_status cut_anew(ronde__rank *r, int64_t epoch, int64_t index) {
   r->worker.share = r->share = r->place;
   r->worker.n_shares = r->n_shares = r->n_there;
   ronde__loader_destroy(r->loader);
   r->loader = NULL;
   if (!r->job->spans) RONDE_TRY(prepare_plans(r));
-  return make_loader(r, epoch, 0);
+  return make_loader(r, epoch, index);
+}
+
+ronde_status ronde__rank_share_out(ronde__rank *r, int64_t epoch) {
+  return ronde__rank_has_lost(r) && r->n_shares != r->n_there ? cut_anew(r, epoch, 0) : RONDE_OK;
+}
+
+ronde_status ronde__rank_cut_anew(ronde__rank *r) {
+  int64_t epoch, index;
+  find_batch(r->job, r->progress.step, &epoch, &index);
+  return cut_anew(r, epoch, index);
 }
 
 ronde_status ronde__rank_set_up(ronde__rank *r) {
@@ -177,6 +186,7 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   if (job->roles.n_ranks > job->roles.n_workers)
     r->transport = ronde__view_make(&r->workers, r->group, job->roles.worker_ranks, job->roles.n_workers);
   RONDE_TRY(ronde__rank_find_stage(r));
+  if (job->regroups) RONDE_TRY(ronde__rank_found_world(r));
   r->n_there = job->roles.n_workers;
   r->place = r->transport->rank;
   r->share = r->replica;
@@ -188,12 +198,16 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   size_t partial_elems = ronde__net_partial_elems(r->net);
   if (partial_elems)
     RONDE__ALLOC(r->partials, (size_t)job->roles.n_workers * (1 + partial_elems) * sizeof *r->partials, "training");
-  if (job->options->skip_bad_steps || job->options->on_loss == RONDE__ON_LOSS_RESTART) RONDE_TRY(make_kept(r));
+  bool returns = job->options->on_loss == RONDE__ON_LOSS_RESTART || job->regroups;
+  if (job->options->skip_bad_steps || returns) RONDE_TRY(make_kept(r));
   RONDE__ALLOC(r->results, (size_t)job->roles.n_workers * sizeof *r->results, "training");
+  RONDE__ALLOC(r->heard, (size_t)job->roles.n_workers * sizeof *r->heard, "training");
   bool waits = job->roles.n_workers > 1 && job->strategy->waits_for_all;
   if (waits && r->transport->rank == 0) RONDE_TRY(ronde__straggler_create(job->roles.n_workers, &r->straggler));
   int64_t first_epoch, first_index;
   r->progress = job->resume ? job->resume->progress : ronde__progress_none();
+  r->reported_step = r->world.step = r->progress.step;
+  if (job->regroups) r->behind[0] = r->progress;
   /* What was done of the epoch is everybody's: of ranks that count their own steps, rank 0 goes on with it. */
   if (job->strategy->asynchronous && r->transport->rank != 0)
     r->progress.sums = (ronde__sums){.steps = r->progress.sums.steps};
@@ -206,7 +220,7 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   r->settings.bucket_bytes = (int64_t)(job->options->bucket_mb * 1e6);
   r->settings.wire_bf16 = job->options->wire == RONDE__WIRE_BF16;
   r->settings.overlap = job->options->overlap == RONDE__OVERLAP_ON;
-  r->worker = (ronde__worker){.transport = r->transport,
+  r->worker = (ronde__worker){.transport = ronde__rank_world(r),
                               .replicas = r->replicas,
                               .stage = r->stage,
                               .n_stages = job->n_stages,
@@ -264,6 +278,8 @@ void ronde__rank_tear_down(ronde__rank *r) {
   ronde__free(r->partials);
   ronde__free(r->same_ranks);
   ronde__free(r->results);
+  ronde__free(r->heard);
+  ronde__rank_drop_world(r);
   ronde__free(r->facts);
   ronde__free(r->strategy_facts);
   ronde__free(r->clocks);

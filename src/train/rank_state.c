@@ -104,7 +104,7 @@ static void restore(ronde__rank *r, const ronde__kept *kept) {
 void ronde__rank_restore_buffers(ronde__rank *r) { restore(r, &r->kept[0]); }
 
 /* In the middle of a step that is given up: as it was in front of it, or of an earlier one. */
-static void return_to(ronde__rank *r, int64_t step) {
+void ronde__rank_return_to(ronde__rank *r, int64_t step) {
   for (size_t i = 0; i < RONDE__COUNT(r->kept); i++)
     if (r->kept[i].step == step) {
       restore(r, &r->kept[i]);
@@ -112,9 +112,9 @@ static void return_to(ronde__rank *r, int64_t step) {
     }
 }
 
-static const ronde__progress *progress_behind(const ronde__rank *r, int64_t step) {
+const ronde__progress *ronde__rank_progress_behind(const ronde__rank *r, int64_t step) {
   for (size_t i = 0; i < RONDE__COUNT(r->behind); i++)
-    if (step > 0 && r->behind[i].step == step) return &r->behind[i];
+    if (r->behind[i].step == step) return &r->behind[i];
   return NULL;
 }
 
@@ -122,7 +122,7 @@ static void save_after_loss(ronde__rank *r, const ronde__progress *behind) {
   ronde__transport *group = r->group;
   if (!group->ops->claim || !group->ops->claim(group, behind->step)) return;
   ronde__transport_note(group, (ronde__doing){RONDE__SAVING, behind->step});
-  return_to(r, behind->step);
+  ronde__rank_return_to(r, behind->step);
   if (!r->saver && ronde__saver_create(r->job, group->time, &r->state, &r->saver) != RONDE_OK) return;
   if (r->reporter->saving && r->reporter->saving(r->reporter->user) != RONDE_OK) return;
   if (ronde__saver_now(r->saver, behind, true) == RONDE_OK)
@@ -136,7 +136,7 @@ void ronde__rank_recover(ronde__rank *r) {
   int64_t begun = job->resume ? job->resume->progress.step : 0, ended = r->progress.step;
   if (job->options->on_loss != RONDE__ON_LOSS_RESTART || !r->strategy_state) return;
   int64_t step = job->strategy->recover ? job->strategy->recover(r->strategy_state) : -1;
-  const ronde__progress *behind = progress_behind(r, step);
+  const ronde__progress *behind = step > 0 ? ronde__rank_progress_behind(r, step) : NULL;
   if (behind && r->behind[0].step == ended) ended = step;
   if (hooks->lost) hooks->lost(hooks->user, begun, ended);
   if (behind && step > begun) save_after_loss(r, behind);

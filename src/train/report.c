@@ -244,6 +244,7 @@ static void fill_losses(ronde__run *r) {
     if (first->results[w].here || !first->transport->ops->lost(first->transport, w, loss)) continue;
     *row = (ronde__record_loss){.rank = w, .host = loss->host, .step = loss->doing.step};
     row->after_s = loss->at_ns > r->first_step_ns ? seconds(loss->at_ns - r->first_step_ns) : 0;
+    row->behind_step = r->job->regroups ? first->world.since[w] : -1;
     row->ago_s = r->job->sim ? NAN : seconds(now_ns - loss->at_ns);
     r->workers[w].host = loss->host;
     r->record.n_losses++;

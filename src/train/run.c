@@ -15,7 +15,9 @@ static ronde_status run_meet(ronde__rank *rank) {
   if (!rank->job->may_lose)
     return ronde__allgather(rank->transport, RONDE__TAG_READY, rank->results, sizeof *rank->results);
   ronde__transport_lose(rank->group, rank->job->may_lose);
-  return ronde__rank_meet(rank);
+  if (rank->job->regroups) ronde__transport_await(rank->group, rank->world.awaited);
+  ronde_status status = ronde__rank_meet(rank);
+  return ronde__rank_is_halted(rank, status) ? RONDE_OK : status; /* so will the first step be */
 }
 
 typedef struct ended {

@@ -1,0 +1,240 @@
+/* Workers of which every step needs all, and which die, or stand still for too long, at moments drawn from a seed, under
+ * orders drawn from it: those that are left go on as a world of their own. What they end with is what runs without any
+ * loss end with that are stopped where the survivors went on, and go on with fewer workers: to the last bit, running
+ * statistics included. Every step is reported once, and every epoch has all of its examples.
+ * RONDE_SWEEP_SEEDS: how many schedules of faults. */
+#include "resume_testing.h"
+
+#include "base/rng.h"
+#include "comm/virtual.h"
+#include "sanitized.h"
+
+enum {
+  WORKERS = 4,
+  EXAMPLES = 53,
+  EPOCHS = 2,
+  STEPS = 14, /* of 8 examples, the last of an epoch of 5 */
+  SEEDS = THREADS_ONLY ? 16 : 64,
+  MAX_REPLAYS = 4096,
+  LOST_AFTER_MS = 60000
+};
+
+#define TRAINING SET "batch=8 epochs=2 lr=0.02 threads=1 seed=7 bucket-mb=0.001 "
+
+static const int hosts[WORKERS] = {0, 0, 1, 1};
+static const struct {
+  const char *options;
+  const int *host_of;
+  bool has_replay; /* on threads, which are on one host */
+} variants[] = {
+    {"optimizer=sgd momentum=0.9 overlap=on collective=ring", NULL, true},
+    {"optimizer=adam clip=1 overlap=on collective=halving-doubling sync-bn=on", NULL, true},
+    {"optimizer=adamw overlap=off collective=tree sentinel=1", NULL, true},
+    {"optimizer=rmsprop momentum=0.5 overlap=on collective=hierarchical", hosts, false},
+};
+
+static ronde__sim_options links;
+static char said[4096];
+
+/* Workers of a run without losses: so many up to this step. */
+typedef struct leg {
+  int64_t n_workers;
+  int64_t end;
+} leg;
+typedef struct plan {
+  int variant, n;
+  leg legs[WORKERS];
+} plan;
+
+static struct {
+  int variant;
+  ronde__sim_fault faults[2];
+  int n_faults;
+  uint64_t begun_ns, ended_ns;
+  plan plan;
+  char what[256]; /* that is wrong; "": nothing */
+} now;
+
+static struct {
+  plan plan;
+  char sha256[RONDE__SHA256_HEX];
+} replays[MAX_REPLAYS];
+static int n_replays;
+
+static void keep_lines(void *user, ronde_log_level level, const char *line) {
+  size_t used = strlen(said);
+  if (level == RONDE_LOG_ERROR || level == RONDE_LOG_WARNING) snprintf(said + used, sizeof said - used, "%s\n", line);
+}
+
+static void complain(const char *format, int64_t a, int64_t b) {
+  if (!now.what[0]) snprintf(now.what, sizeof now.what, format, (long long)a, (long long)b);
+}
+
+/* ---- the run with losses ------------------------------------------------------------------------------------------ */
+
+static ronde_status make_sim(int n_ranks, ronde__transport **transports_out) {
+  links.n = n_ranks;
+  return ronde__transport_sim(&links, transports_out);
+}
+
+static ronde__link_class by_lot(const void *user, int from, int to) {
+  uint32_t lot[4];
+  ronde__philox(*(const uint64_t *)user, RONDE__STREAM_VIRTUAL, (uint64_t)(from * OBSERVED_RANKS + to), lot);
+  return (ronde__link_class){1e-9 * (lot[0] % 100000), 1e-9 * (lot[1] % 64) / 8};
+}
+
+/* As in a job that is simulated from the start. */
+static void go_on_without(ronde__job *job) {
+  static ronde__sim_net net;
+  job->config->options.on_loss = RONDE__ON_LOSS_CONTINUE;
+  job->sim = &net;
+  assert_int_equal(ronde__set_up_losses(job), RONDE_OK);
+  job->sim = NULL;
+  assert_true(job->regroups);
+}
+
+static bool is_fatal(const ronde__sim_fault *fault) { return fault->lasts_ns >= LOST_AFTER_MS * 1000000ull; }
+
+static bool is_faulty(int rank) {
+  bool faulty = false;
+  for (int i = 0; i < now.n_faults; i++) faulty |= now.faults[i].rank == rank && is_fatal(&now.faults[i]);
+  return faulty;
+}
+
+/* The legs that the run's worlds were. */
+static void note_plan(const ronde__rank *first) {
+  plan *p = &now.plan;
+  *p = (plan){.variant = now.variant};
+  int n = WORKERS;
+  for (int64_t step = 0; step <= STEPS; step++) {
+    int n_lost = 0;
+    for (int w = 0; w < WORKERS; w++) n_lost += !first->results[w].here && first->world.since[w] == step;
+    if (n_lost && step > 0) p->legs[p->n++] = (leg){n, step};
+    n -= n_lost;
+  }
+  if (!p->n || p->legs[p->n - 1].end < STEPS) p->legs[p->n++] = (leg){n, STEPS};
+}
+
+static void look_at(ronde__run *run) {
+  const ronde__rank *first = &run->ranks[0];
+  now.ended_ns = ronde__time_now(run->transports[0]->time) - RONDE__VIRTUAL_BEGIN_NS;
+  now.begun_ns = run->first_step_ns - RONDE__VIRTUAL_BEGIN_NS;
+  for (int w = 0; w < WORKERS; w++)
+    if (!first->results[w].here && !is_faulty(w)) complain("worker %lld is missed (%lld)", w, 0);
+  if (run->record.n_epochs != EPOCHS) complain("%lld epochs of %lld", run->record.n_epochs, EPOCHS);
+  for (int i = 0; i < run->record.n_epochs; i++)
+    if (run->record.epochs[i].examples != EXAMPLES)
+      complain("epoch %lld has %lld examples", i + 1, run->record.epochs[i].examples);
+  note_plan(first);
+}
+
+static observed run_with(uint64_t seed) {
+  char options[512];
+  in(options, TRAINING "workers=%d %s", WORKERS, variants[now.variant].options);
+  now.what[0] = said[0] = 0;
+  links = (ronde__sim_options){.link = by_lot,
+                               .user = &seed,
+                               .seed = seed,
+                               .host_of = variants[now.variant].host_of,
+                               .faults = now.faults,
+                               .n_faults = now.n_faults};
+  observe_on = make_sim;
+  observe_also = look_at;
+  ronde_log_set(keep_lines, NULL);
+  observed o = observe(options, NULL, norm_model, go_on_without);
+  ronde_log_set(test_log_line, &lines);
+  free(o.weights);
+  return o;
+}
+
+/* ---- runs without any --------------------------------------------------------------------------------------------- */
+
+static const char *replay(const plan *p) {
+  char options[512];
+  int64_t begin = 0;
+  json_t *run = NULL;
+  for (int i = 0; i < n_replays; i++)
+    if (!memcmp(&replays[i].plan, p, sizeof *p)) return replays[i].sha256;
+  assert_true(n_replays < MAX_REPLAYS);
+  for (int i = 0; i < p->n; begin = p->legs[i++].end) {
+    bool is_last = p->legs[i].end == STEPS;
+    if (i == 0)
+      in(options, TRAINING "workers=%d out=%s/%d %s", (int)p->legs[i].n_workers, folder, n_replays,
+         variants[p->variant].options);
+    else
+      in(options, "resume=%s/%d workers=%d %s", folder, n_replays, (int)p->legs[i].n_workers,
+         variants[p->variant].options);
+    ronde_status status = train(options, is_last ? 0 : p->legs[i].end - begin, is_last ? &run : NULL);
+    assert_int_equal(status, is_last ? RONDE_OK : RONDE_E_CANCELLED);
+  }
+  replays[n_replays].plan = *p;
+  snprintf(replays[n_replays].sha256, RONDE__SHA256_HEX, "%s", text_at(run, "result.weights_sha256"));
+  json_decref(run);
+  return replays[n_replays++].sha256;
+}
+
+/* ---- the sweep ---------------------------------------------------------------------------------------------------- */
+
+/* One or two ranks that die, or stand still for less or for more than makes one lost; seldom rank 0. */
+static void draw_faults(uint64_t seed) {
+  ronde__rng rng = ronde__rng_make(seed, RONDE__STREAM_STRAGGLERS);
+  int first = ronde__rng_below(&rng, 12) ? 1 + (int)ronde__rng_below(&rng, WORKERS - 1) : 0;
+  now.n_faults = 1 + (int)ronde__rng_below(&rng, 2);
+  for (int i = 0; i < now.n_faults; i++) {
+    uint64_t kind = ronde__rng_below(&rng, 6), ms = ronde__rng_below(&rng, LOST_AFTER_MS / 2);
+    int rank = i == 0 ? first : 1 + (first + (int)ronde__rng_below(&rng, WORKERS - 2)) % (WORKERS - 1);
+    now.faults[i] = (ronde__sim_fault){.rank = rank,
+                                       .at_ns = now.begun_ns + 1 + ronde__rng_below(&rng, now.ended_ns - now.begun_ns)};
+    now.faults[i].lasts_ns = kind <= 3 ? UINT64_MAX : (kind == 4 ? ms + 1 : LOST_AFTER_MS + ms + 1) * 1000000;
+  }
+}
+
+static void judge(const observed *o) {
+  if (strstr(said, "deadlock")) complain("deadlock (%lld%lld)", 0, 0);
+  if (is_faulty(0)) {
+    if (o->status != RONDE_OK && (o->status != RONDE_E_LOST || !strstr(said, "rank 0 ")))
+      complain("status %lld, and not named (%lld)", o->status, 0);
+    return;
+  }
+  if (o->status != RONDE_OK) complain("ends with status %lld (%lld)", o->status, 0);
+  if (o->status != RONDE_OK) return;
+  if (o->n_steps != STEPS) complain("%lld steps are reported of %lld", o->n_steps, STEPS);
+  for (int w = 1; w < WORKERS; w++)
+    if (!is_faulty(w) && strcmp(o->sha256[0], o->sha256[w])) complain("replica %lld differs (%lld)", w, 0);
+  if (variants[now.variant].has_replay && strcmp(o->sha256[0], replay(&now.plan)))
+    complain("other bits than without a loss, %lld workers from step %lld on", now.plan.legs[now.plan.n - 1].n_workers,
+             now.plan.n > 1 ? now.plan.legs[now.plan.n - 2].end : 0);
+}
+
+static void those_that_are_left_go_on(void **state) {
+  const char *wanted = getenv("RONDE_SWEEP_SEEDS");
+  int n_seeds = wanted ? atoi(wanted) : SEEDS, n_gone_on = 0, n_twice = 0, n_ended = 0, n_late = 0;
+  for (uint64_t seed = 0; seed < (uint64_t)n_seeds; seed++) {
+    now.variant = (int)(seed % RONDE__COUNT(variants));
+    now.n_faults = 0;
+    observed o = run_with(seed);
+    judge(&o);
+    if (now.what[0]) fail_msg("seed %d without faults: %s %s", (int)seed, now.what, said);
+    draw_faults(seed);
+    o = run_with(seed);
+    judge(&o);
+    if (now.what[0])
+      fail_msg("seed %d, rank %d at %.6f s: %s; %s", (int)seed, now.faults[0].rank, (double)now.faults[0].at_ns * 1e-9,
+               now.what, said);
+    const char *once = strstr(said, "they go on behind step");
+    n_gone_on += o.status == RONDE_OK && once;
+    n_twice += once && strstr(once + 1, "they go on behind step");
+    n_late += o.status == RONDE_OK && now.plan.legs[0].n_workers < WORKERS;
+    n_ended += o.status == RONDE_E_LOST;
+  }
+  print_message("%d schedules: %d gone on, of them %d twice; %d before the first step; %d ended; %d replays\n", n_seeds,
+                n_gone_on, n_twice, n_late, n_ended, n_replays);
+  if (n_gone_on < n_seeds / 2 || n_twice < n_seeds / 20 || (n_seeds >= 100 && n_ended == 0))
+    fail_msg("of %d runs %d have gone on, %d twice, %d have ended", n_seeds, n_gone_on, n_twice, n_ended);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(those_that_are_left_go_on, make_folder_with_log, remove_folder)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
