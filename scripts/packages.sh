@@ -42,7 +42,7 @@ case $(uname -m) in
   x86_64) BUILD_PACKAGES="$BUILD_PACKAGES libxsmm-dev" ;; # has code for no other processor
 esac
 DATA_PACKAGES="dataset-fashion-mnist"
-TEST_PACKAGES="libcmocka-dev openmpi-bin"
+TEST_PACKAGES="libcmocka-dev openmpi-bin libmp3lame-dev" # the last: what linking libsndfile statically takes
 
 cores() { getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2; }
 

@@ -28,6 +28,9 @@ static const network networks[] = {
     {"transformer-tiny", "--model transformer-tiny --data pairs:pairs.tsv --window 8", 7, false},
     {"transformer", "--model transformer --data pairs:pairs.tsv --window 8", 2, true},
     {"gnmt-tiny", "--model gnmt-tiny --data pairs:pairs.tsv --window 8", 7, false},
+#ifdef RONDE_HAVE_AUDIO
+    {"deepspeech2-tiny", "--model deepspeech2-tiny --data audio:recordings", 7, false},
+#endif
     {"bert-tiny", "--model bert-tiny --data text:numbers.txt --window 16", 1, false}, /* see below */
 };
 
@@ -61,6 +64,12 @@ static void check_network(const network *n, const char *transport, int large_sta
 /* large_stages: of large networks only so many; 0: all. */
 static void check_all(const char *transport, int large_stages) {
   check_run(0, run("seq 400 >numbers.txt; seq 400 | sed 's/.*/&\tn&/' >pairs.tsv"));
+  /* 16 recordings of 0.3 s at 16 kHz: a header of WAV, and characters as samples of 16 bits */
+  check_run(0, run("mkdir -p recordings; rm -f recordings/transcripts.txt; for i in $(seq 10 25); do { printf "
+                   "'RIFF\\244\\045\\000\\000WAVEfmt "
+                   "\\020\\000\\000\\000\\001\\000\\001\\000\\200\\076\\000\\000\\000\\175\\000\\000\\002\\000\\020"
+                   "\\000data\\200\\045\\000\\000'; seq ${i}000 99999 | head -c 9600; } >recordings/$i.wav; "
+                   "printf '%%s\\ta b\\n' $i.wav >>recordings/transcripts.txt; done"));
   for (size_t i = 0; i < sizeof networks / sizeof *networks; i++)
     if (!SANITIZED || !networks[i].is_large) check_network(&networks[i], transport, large_stages);
 }
