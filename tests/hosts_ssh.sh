@@ -18,11 +18,11 @@ fi
 
 # The mounts are this shell's own, as hosts.sh made them, and end with it.
 n=$2
-mkdir -p /run/sshd /root/.ssh
+keys=$HOME/.ssh
+mkdir -p /run/sshd "$keys"
 mount -t tmpfs none /run/sshd
-mount -t tmpfs none /root/.ssh
-chmod 700 /root/.ssh
-keys=/root/.ssh
+mount -t tmpfs none "$keys"
+chmod 700 "$keys"
 ssh-keygen -q -t ed25519 -N '' -f $keys/id_ed25519
 ssh-keygen -q -t ed25519 -N '' -f $keys/host_key
 cp $keys/id_ed25519.pub $keys/authorized_keys

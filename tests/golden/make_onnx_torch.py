@@ -11,6 +11,7 @@ import json
 import pathlib
 import sys
 
+import onnx
 import torch
 from torch import nn
 from torchvision.models import swin_transformer
@@ -117,6 +118,16 @@ def numbers(values):
     return [float(f"{v:.9g}") for v in values.detach().double().numpy().ravel()]
 
 
+def forget_sources(path):
+    """Of where the exporter's machine has PyTorch and this script, which the newer one writes beside each node."""
+    model = onnx.load(path)
+    for at in [*model.graph.node, *model.graph.input, *model.graph.output, *model.graph.value_info]:
+        kept = [p for p in at.metadata_props if "stack_trace" not in p.key]
+        del at.metadata_props[:]
+        at.metadata_props.extend(kept)
+    onnx.save(model, path)
+
+
 def save(name, net, newer):
     x, labels = torch.randn(BATCH, 3, 16, 16), torch.arange(BATCH)
     for part in net.modules():
@@ -128,6 +139,7 @@ def save(name, net, newer):
     if newer:
         torch.onnx.export(net.train(), (x,), FOLDER / f"{name}.onnx", dynamo=True, external_data=False, optimize=False,
                           input_names=["input"], dynamic_shapes={"x": {0: torch.export.Dim("batch")}})
+        forget_sources(FOLDER / f"{name}.onnx")
     else:
         torch.onnx.export(net.train(), (x,), FOLDER / f"{name}.onnx", training=torch.onnx.TrainingMode.TRAINING,
                           opset_version=17, do_constant_folding=False, dynamo=False, input_names=["input"],
