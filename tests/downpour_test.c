@@ -1,6 +1,5 @@
 /* Downpour: a replay of the recorded order comes to the same weights; what a warm start, a meeting and an end do. */
 #include "ps_testing.h"
-#include "base/rng.h"
 #include "comm/sim.h"
 #include "strategy/buckets.h"
 #include "strategy/ps.h"
@@ -219,21 +218,10 @@ static void a_replay_of_the_order_gives_the_same_weights(void **state) {
 }
 
 /* Each link takes another time, so that a seed draws who is late. */
-static ronde__link_class by_lot(const void *user, int from, int to) {
-  uint32_t lot[4];
-  ronde__philox(*(const uint64_t *)user, RONDE__STREAM_VIRTUAL, (uint64_t)(from * OBSERVED_RANKS + to), lot);
-  return (ronde__link_class){1e-9 * (lot[0] % 100000), 1e-9 * (lot[1] % 64) / 8};
-}
-
-static uint64_t seed;
-static ronde_status make_sim(int n_ranks, ronde__transport **transports_out) {
-  return ronde__transport_sim(&(ronde__sim_options){.n = n_ranks, .link = by_lot, .user = &seed, .seed = seed},
-                              transports_out);
-}
-
 static void a_replay_fits_in_any_order(void **state) {
-  observe_on = make_sim;
-  for (seed = 1; seed <= 60; ++seed) {
+  observe_on = make_virtual;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    virtual_links = (ronde__sim_options){.link = links_by_lot, .user = &seed, .seed = seed};
     const int *schedule = schedules[seed % RONDE__COUNT(schedules)];
     observed o = train_played(MAX_WORKERS, 2, seed % 2, schedule[0], schedule[1], seed % 3 ? 0 : 2, record_order);
     if (!replay_fits()) fail_msg("seed %d: weights differ by %g", (int)seed, played.difference);

@@ -165,16 +165,9 @@ static void test_workers_without_an_example(void **state) {
 
 /* ---- portions given twice -------------------------------------------------------------------------------------------- */
 
-static ronde__sim_options links;
-
-static ronde_status make_sim(int n_ranks, ronde__transport **transports_out) {
-  links.n = n_ranks;
-  return ronde__transport_sim(&links, transports_out);
-}
-
 static observed simulate(const char *options, uint64_t seed) {
-  links = (ronde__sim_options){.seed = seed};
-  observe_on = make_sim;
+  virtual_links = (ronde__sim_options){.seed = seed};
+  observe_on = make_virtual;
   observed o = run_of(small_model, SANDBLASTER "%s", options);
   observe_on = ronde__transport_threads;
   return o;

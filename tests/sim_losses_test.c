@@ -4,7 +4,6 @@
  * RONDE_SWEEP_SEEDS: the seeds of all strategies together. */
 #include "train_testing.h"
 
-#include "base/rng.h"
 #include "comm/sim.h"
 #include "comm/virtual.h"
 #include "sanitized.h"
@@ -23,7 +22,6 @@ enum {
 
 static const char *const strategies[] = {"ps-async", "ps-ssp", "downpour"};
 
-static ronde__sim_options links;
 static char lines[4096];
 
 typedef struct faults {
@@ -48,17 +46,6 @@ static void keep_lines(void *user, ronde_log_level level, const char *line) {
 static ronde_tensor *tiny_model(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
   x = ronde_tanh(ronde_linear(ronde_flatten(x), "fc1", 3, true));
   return ronde_linear(x, "fc2", classes, true);
-}
-
-static ronde_status make_sim(int n_ranks, ronde__transport **transports_out) {
-  links.n = n_ranks;
-  return ronde__transport_sim(&links, transports_out);
-}
-
-static ronde__link_class by_lot(const void *user, int from, int to) {
-  uint32_t lot[4];
-  ronde__philox(*(const uint64_t *)user, RONDE__STREAM_VIRTUAL, (uint64_t)(from * OBSERVED_RANKS + to), lot);
-  return (ronde__link_class){1e-9 * (lot[0] % 100000), 1e-9 * (lot[1] % 64) / 8};
 }
 
 /* As in a job that is simulated from the start. */
@@ -142,8 +129,9 @@ static observed train(const char *strategy, const uint64_t *seed, const faults *
            "strategy=%s %s%s",
            EPOCHS, WORKERS, now.n_servers, dedicated ? "dedicated" : "colocated", strategy,
            now.is_bounded ? "staleness=1" : "", strcmp(strategy, "downpour") ? "" : "n-push=2 n-fetch=2");
-  links = (ronde__sim_options){.link = by_lot, .user = seed, .seed = *seed, .faults = f->at, .n_faults = f->n};
-  observe_on = make_sim;
+  virtual_links =
+      (ronde__sim_options){.link = links_by_lot, .user = seed, .seed = *seed, .faults = f->at, .n_faults = f->n};
+  observe_on = make_virtual;
   observe_also = look_at;
   lines[0] = 0;
   ronde_log_set(keep_lines, NULL);

@@ -5,7 +5,6 @@
  * RONDE_SWEEP_SEEDS: how many schedules of faults. */
 #include "resume_testing.h"
 
-#include "base/rng.h"
 #include "comm/virtual.h"
 #include "sanitized.h"
 
@@ -33,7 +32,6 @@ static const struct {
     {"optimizer=rmsprop momentum=0.5 overlap=on collective=hierarchical", hosts, false},
 };
 
-static ronde__sim_options links;
 static char said[4096];
 
 /* Workers of a run without losses: so many up to this step. */
@@ -71,17 +69,6 @@ static void complain(const char *format, int64_t a, int64_t b) {
 }
 
 /* ---- the run with losses ------------------------------------------------------------------------------------------ */
-
-static ronde_status make_sim(int n_ranks, ronde__transport **transports_out) {
-  links.n = n_ranks;
-  return ronde__transport_sim(&links, transports_out);
-}
-
-static ronde__link_class by_lot(const void *user, int from, int to) {
-  uint32_t lot[4];
-  ronde__philox(*(const uint64_t *)user, RONDE__STREAM_VIRTUAL, (uint64_t)(from * OBSERVED_RANKS + to), lot);
-  return (ronde__link_class){1e-9 * (lot[0] % 100000), 1e-9 * (lot[1] % 64) / 8};
-}
 
 /* As in a job that is simulated from the start. */
 static void go_on_without(ronde__job *job) {
@@ -132,13 +119,13 @@ static observed run_with(uint64_t seed) {
   char options[512];
   in(options, TRAINING "workers=%d %s", WORKERS, variants[now.variant].options);
   now.what[0] = said[0] = 0;
-  links = (ronde__sim_options){.link = by_lot,
-                               .user = &seed,
-                               .seed = seed,
-                               .host_of = variants[now.variant].host_of,
-                               .faults = now.faults,
-                               .n_faults = now.n_faults};
-  observe_on = make_sim;
+  virtual_links = (ronde__sim_options){.link = links_by_lot,
+                                       .user = &seed,
+                                       .seed = seed,
+                                       .host_of = variants[now.variant].host_of,
+                                       .faults = now.faults,
+                                       .n_faults = now.n_faults};
+  observe_on = make_virtual;
   observe_also = look_at;
   ronde_log_set(keep_lines, NULL);
   observed o = observe(options, NULL, norm_model, go_on_without);

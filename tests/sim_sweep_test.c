@@ -5,14 +5,12 @@
  * RONDE_SWEEP_SEEDS: the seeds of all strategies together. */
 #include "train_testing.h"
 
-#include "base/rng.h"
 #include "comm/sim.h"
 #include "comm/virtual.h"
 #include "sanitized.h"
 
 enum { STEPS = 2, WORKERS = 3, SEEDS = THREADS_ONLY ? 100 : 600, MOST_STRATEGIES = 32 };
 
-static ronde__sim_options links;
 static int64_t n_updates; /* that servers have counted in the last run; -1: nobody counts */
 static int n_ranks;       /* of the last run that ended well, */
 static uint64_t ended_ns; /* and after how long */
@@ -28,17 +26,6 @@ static ronde_tensor *tiny_model(ronde_graph *graph, ronde_tensor *x, int64_t cla
   x = ronde_tanh(ronde_linear(ronde_flatten(x), "fc1", 3, true));
   x = ronde_tanh(ronde_linear(x, "fc2", 3, true));
   return ronde_linear(x, "fc3", classes, true);
-}
-
-static ronde_status make_sim(int n_ranks, ronde__transport **transports_out) {
-  links.n = n_ranks;
-  return ronde__transport_sim(&links, transports_out);
-}
-
-static ronde__link_class by_lot(const void *user, int from, int to) {
-  uint32_t lot[4];
-  ronde__philox(*(const uint64_t *)user, RONDE__STREAM_VIRTUAL, (uint64_t)(from * OBSERVED_RANKS + to), lot);
-  return (ronde__link_class){1e-9 * (lot[0] % 100000), 1e-9 * (lot[1] % 64) / 8};
 }
 
 /* By the histogram that asynchronous strategies report: each update is in it once. */
@@ -69,8 +56,9 @@ static observed train(const char *strategy, const uint64_t *seed, const faults *
       ronde__strategy_understands(ronde__strategy_find(strategy, &(ronde__strategy_settings){0}), "bucket-mb");
   snprintf(options, sizeof options, "threads=1 batch=6 lr=0.1 steps=%d workers=%d %s cache=off strategy=%s", STEPS,
            WORKERS, has_buckets ? "bucket-mb=0.001" : "", strategy);
-  links = (ronde__sim_options){.link = by_lot, .user = seed, .seed = *seed, .faults = f->at, .n_faults = f->n};
-  observe_on = make_sim;
+  virtual_links =
+      (ronde__sim_options){.link = links_by_lot, .user = seed, .seed = *seed, .faults = f->at, .n_faults = f->n};
+  observe_on = make_virtual;
   observe_also = look_at;
   lines[0] = 0;
   ronde_log_set(keep_lines, NULL);

@@ -1,6 +1,8 @@
 /* Trainings within a test's process, and what they leave behind. */
 #include "train_testing.h"
 
+#include "base/rng.h"
+
 #include "lib/folder.h"
 
 void (*observe_also)(ronde__run *run);
@@ -300,6 +302,12 @@ ronde__sim_options virtual_links = {.within = {10e-6, 1e-9}, .seed = 3};
 ronde_status make_virtual(int n_ranks, ronde__transport **transports_out) {
   virtual_links.n = n_ranks;
   return ronde__transport_sim(&virtual_links, transports_out);
+}
+
+ronde__link_class links_by_lot(const void *user, int from, int to) {
+  uint32_t lot[4];
+  ronde__philox(*(const uint64_t *)user, RONDE__STREAM_VIRTUAL, (uint64_t)(from * OBSERVED_RANKS + to), lot);
+  return (ronde__link_class){1e-9 * (lot[0] % 100000), 1e-9 * (lot[1] % 64) / 8};
 }
 
 observed observe_small(const small_problem *p, const char *format, ...) {
