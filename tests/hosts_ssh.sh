@@ -20,7 +20,7 @@ fi
 n=$2
 keys=$HOME/.ssh
 mkdir -p /run/sshd "$keys"
-mount -t tmpfs none /run/sshd
+mount -t tmpfs -o mode=0755 none /run/sshd
 mount -t tmpfs none "$keys"
 chmod 700 "$keys"
 ssh-keygen -q -t ed25519 -N '' -f $keys/id_ed25519

@@ -329,6 +329,22 @@ static const char *instead_of_mpirun(const char *script) {
   return front;
 }
 
+/* mpirun, but rank 1 does something else. */
+static const char *with_rank_1_that(const char *does) {
+  char script[1000];
+  snprintf(script, sizeof script,
+           "for word; do\n"
+           "  [ \"$word\" = \"" RONDE
+           "\" ] && set -- \"$@\" sh -c '\n"
+           "    [ $OMPI_COMM_WORLD_RANK = 1 ] || exec \"$0\" \"$@\"\n"
+           "    %s'\n"
+           "  set -- \"$@\" \"$word\"; shift\n"
+           "done\n"
+           "exec \"$REAL\" \"$@\"",
+           does);
+  return instead_of_mpirun(script);
+}
+
 /* As where ssh never answers. */
 static void ranks_that_do_not_start_are_not_waited_for(void **state) {
   need_mpi();
@@ -364,16 +380,7 @@ static void a_mpirun_that_hangs_is_not_waited_for(void **state) {
 /* Rank 1 is stopped after its first word, where all wait for it to join them. */
 static void a_rank_stopped_as_mpi_starts_is_named(void **state) {
   need_mpi();
-  const char *front = instead_of_mpirun(
-      "for word; do\n"
-      "  [ \"$word\" = \"" RONDE
-      "\" ] && set -- \"$@\" sh -c '\n"
-      "    [ $OMPI_COMM_WORLD_RANK = 1 ] || exec \"$0\" \"$@\"\n"
-      "    BEGINS=\"1 $$ 0 here\" " SELF
-      "; kill -STOP $$'\n"
-      "  set -- \"$@\" \"$word\"; shift\n"
-      "done\n"
-      "exec \"$REAL\" \"$@\"");
+  const char *front = with_rank_1_that("BEGINS=\"1 $$ 0 here\" " SELF "; kill -STOP $$");
   pid_t child = start("init", front, "--timeout 1");
   assert_int_equal(end_of(child), 4);
   assert_int_equal(run("cat init.err"), 0);
@@ -385,16 +392,7 @@ static void a_rank_stopped_as_mpi_starts_is_named(void **state) {
 /* The real one, on this host: the launcher sees it before the other ranks can know. And nothing is to be saved yet. */
 static void a_rank_stopped_before_all_have_joined(void **state) {
   need_mpi();
-  const char *front = instead_of_mpirun(
-      "for word; do\n"
-      "  [ \"$word\" = \"" RONDE
-      "\" ] && set -- \"$@\" sh -c '\n"
-      "    [ $OMPI_COMM_WORLD_RANK = 1 ] || exec \"$0\" \"$@\"\n"
-      "    BEGINS=\"1 $$ 0 $(hostname)\" " SELF
-      "; kill -STOP $$'\n"
-      "  set -- \"$@\" \"$word\"; shift\n"
-      "done\n"
-      "exec \"$REAL\" \"$@\"");
+  const char *front = with_rank_1_that("BEGINS=\"1 $$ 0 $(hostname)\" " SELF "; kill -STOP $$");
   double begin = now_s();
   pid_t child = start("joins", front, "--timeout 1");
   assert_int_equal(end_of(child), 4);
@@ -417,13 +415,7 @@ static void a_rank_stopped_before_all_have_joined(void **state) {
 /* What a launcher leaves that does not kill. */
 static void a_rank_that_ends_before_it_begins_is_named(void **state) {
   need_mpi();
-  const char *front = instead_of_mpirun(
-      "for word; do\n"
-      "  [ \"$word\" = \"" RONDE
-      "\" ] && set -- \"$@\" sh -c '[ $OMPI_COMM_WORLD_RANK = 1 ] && exit 3; exec \"$0\" \"$@\"'\n"
-      "  set -- \"$@\" \"$word\"; shift\n"
-      "done\n"
-      "exec \"$REAL\" \"$@\"");
+  const char *front = with_rank_1_that("exit 3");
   double begin = now_s();
   pid_t child = start("before", front, "");
   assert_int_equal(end_of(child), 4);
