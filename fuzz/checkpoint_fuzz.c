@@ -51,7 +51,8 @@ static char *make_file(const uint8_t *note, size_t size, size_t *bytes_out) {
 
 static void resume_run(const ronde__resume *r) {
   const ronde__progress *p = &r->progress;
-  require(p->step >= 0 && p->skipped >= 0 && p->sums.steps <= p->step && p->sums.n_correct <= p->sums.examples);
+  require(p->step >= 0 && p->skipped >= 0 && p->sums.steps <= p->step && p->sums.steps <= p->sums.examples);
+  require(p->sums.n_correct >= 0); /* of sequences there are more labels than examples */
   require(p->best.epoch == 0 || (p->best.epoch > 0 && p->best.score.n > 0));
   ronde_config *config;
   require(ronde_config_create("train", &config) == RONDE_OK);
