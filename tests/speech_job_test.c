@@ -51,13 +51,8 @@ static int write_once(void **state) {
 /* The options have the folder at %s, twice at most. */
 static ronde_status run_job(const char *verb, const ronde_hooks *hooks, char **json_out, const char *format) {
   char *options = ronde__format(format, folder, folder);
-  ronde_config *config = config_make(verb, options);
-  *json_out = NULL;
   test_log_start(&lines);
-  ronde_status status = !strcmp(verb, "train")  ? ronde_train(config, hooks, json_out)
-                        : !strcmp(verb, "eval") ? ronde_eval(config, hooks, json_out)
-                                                : ronde_predict(config, hooks, json_out);
-  ronde_config_destroy(config);
+  ronde_status status = job_try(verb, options, hooks, json_out);
   free(options);
   return status;
 }

@@ -24,12 +24,7 @@ static void write_text(void) {
 /* The same words at %s. */
 static ronde_status run_in_folder(const char *verb, const ronde_hooks *hooks, char **json_out, const char *format) {
   char *options = ronde__format(format, folder, folder);
-  ronde_config *config = config_make(verb, options);
-  *json_out = NULL;
-  ronde_status status = !strcmp(verb, "train")  ? ronde_train(config, hooks, json_out)
-                        : !strcmp(verb, "eval") ? ronde_eval(config, hooks, json_out)
-                                                : ronde_predict(config, hooks, json_out);
-  ronde_config_destroy(config);
+  ronde_status status = job_try(verb, options, hooks, json_out);
   free(options);
   return status;
 }

@@ -50,7 +50,10 @@ ronde_config *config_make(const char *verb, const char *options);
 
 json_t *json_of(char *text);
 
-/* A whole job by the public API, which must succeed. */
+/* A whole job by the public API, which may fail: *json_out, to be freed, is what it reports, NULL where there is nothing. */
+ronde_status job_try(const char *verb, const char *options, const ronde_hooks *hooks, char **json_out);
+
+/* The same, which must succeed. */
 json_t *job_run(const char *verb, const char *options, const ronde_hooks *hooks);
 
 /* Trains `model` on small_source(40, 8) so. */

@@ -120,8 +120,9 @@ void ronde__transport_lose(ronde__transport *transport, const bool *may_lose);
 static inline bool ronde__transport_may_lose(const ronde__transport *transport, int peer) {
   return transport->may_lose && __atomic_load_n(&transport->may_lose[peer], __ATOMIC_RELAXED);
 }
-/* From now on a rank that is lost and may be lost halts this one if it is one of these, ranks [size]: every call returns RONDE_E_LOST, and nothing is logged, until the next ronde__transport_await. So a collective ends
- * on all ranks, whomever they wait for. NULL: none does, as at first. */
+/* From now on a rank that is lost and may be lost halts this one if it is one of these, ranks [size]: every call returns
+ * RONDE_E_LOST, and nothing is logged, until the next ronde__transport_await. So a collective ends on all ranks, whomever
+ * they wait for. NULL: none does, as at first. */
 void ronde__transport_await(ronde__transport *transport, const bool *ranks);
 static inline bool ronde__transport_awaits(const ronde__transport *transport, int peer) {
   return transport->awaited && __atomic_load_n(&transport->awaited[peer], __ATOMIC_SEQ_CST);

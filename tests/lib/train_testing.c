@@ -88,15 +88,21 @@ json_t *json_of(char *text) {
   return json;
 }
 
-json_t *job_run(const char *verb, const char *options, const ronde_hooks *hooks) {
+ronde_status job_try(const char *verb, const char *options, const ronde_hooks *hooks, char **json_out) {
   ronde_config *config = config_make(verb, options);
-  char *text = NULL;
   ronde_status status = RONDE_E_INTERNAL;
-  if (!strcmp(verb, "train")) status = ronde_train(config, hooks, &text);
-  if (!strcmp(verb, "eval")) status = ronde_eval(config, hooks, &text);
-  if (!strcmp(verb, "predict")) status = ronde_predict(config, hooks, &text);
-  if (!strcmp(verb, "init")) status = ronde_init(config, hooks, &text);
+  *json_out = NULL;
+  if (!strcmp(verb, "train")) status = ronde_train(config, hooks, json_out);
+  if (!strcmp(verb, "eval")) status = ronde_eval(config, hooks, json_out);
+  if (!strcmp(verb, "predict")) status = ronde_predict(config, hooks, json_out);
+  if (!strcmp(verb, "init")) status = ronde_init(config, hooks, json_out);
   ronde_config_destroy(config);
+  return status;
+}
+
+json_t *job_run(const char *verb, const char *options, const ronde_hooks *hooks) {
+  char *text;
+  ronde_status status = job_try(verb, options, hooks, &text);
   if (status != RONDE_OK) fail_msg("%s %s: status %d", verb, options, status);
   return json_of(text);
 }
