@@ -237,8 +237,10 @@ static ronde_status update(state *s, const ronde__step *step, bool broken) {
   if (broken || worker->clip > 0) {
     s->step = step->step;
     s->status = ronde__comm_thread_drain(s->thread);
-    if (s->status != RONDE_OK) s->n_updated = s->n_kept = 0;
-    if (s->status != RONDE_OK) return RONDE_OK;
+    if (s->status != RONDE_OK) {
+      s->n_updated = s->n_kept = 0;
+      return RONDE_OK;
+    }
     if (!broken) RONDE_TRY(update_clipped(s, step->lr));
     rest(s);
     return RONDE_OK;
