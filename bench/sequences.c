@@ -39,18 +39,20 @@ static float *values(size_t n, float scale) {
   return x;
 }
 
-static void describe(bench *b, int kind, int64_t n, int64_t t, int64_t f, int64_t by, bool causal) {
+static void describe(bench *b, int kind, ronde__cell_kind cell, int64_t n, int64_t t, int64_t f, int64_t by,
+                     bool causal) {
   const char *label = "x";
   ronde__param_spec specs[RONDE__OP_MAX_PARAMS];
   ronde__op_desc *d = &b->desc;
   b->op = ronde__ops[kind];
   b->in = (ronde__shape){2, {t, kind == RONDE__OP_ATTENTION ? 3 * f : f}};
-  *d = (ronde__op_desc){.attr = {.out_channels = by, .heads = (int)by, .causal = causal, .bias = true, .n_inputs = 1},
-                        .n_inputs = 1,
-                        .in = {ronde__phys_of_shape(&b->in, n)},
-                        .need_dinput = {true},
-                        .compute = {.kernels = ronde__kernels_available(0)},
-                        .threads = 1};
+  *d = (ronde__op_desc){
+      .attr = {.out_channels = by, .heads = (int)by, .causal = causal, .cell = cell, .bias = true, .n_inputs = 1},
+      .n_inputs = 1,
+      .in = {ronde__phys_of_shape(&b->in, n)},
+      .need_dinput = {true},
+      .compute = {.kernels = ronde__kernels_available(0)},
+      .threads = 1};
   check(ronde__gemm_default(d->compute.kernels, &d->compute.gemm) == RONDE_OK, "no GEMM");
   check(b->op->infer(&d->attr, "op", &b->in, &label, b->out) == RONDE_OK, "the shape is refused");
   d->n_outputs = b->op->outputs ? b->op->outputs(&d->attr) : 1;
@@ -106,12 +108,17 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     int kind;
-  } ops[] = {{"lstm", RONDE__OP_LSTM}, {"gru", RONDE__OP_GRU}, {"attention", RONDE__OP_ATTENTION}};
-  check(argc >= 6, "usage: sequences lstm|gru|attention N T F H|HEADS [causal]");
+    ronde__cell_kind cell;
+  } ops[] = {{"lstm", RONDE__OP_LSTM, RONDE__CELL_LSTM},
+             {"gru", RONDE__OP_GRU, RONDE__CELL_GRU},
+             {"gru-reset-first", RONDE__OP_GRU, RONDE__CELL_GRU_RESET_FIRST},
+             {"rnn", RONDE__OP_RNN, RONDE__CELL_TANH},
+             {"attention", RONDE__OP_ATTENTION}};
+  check(argc >= 6, "usage: sequences lstm|gru|gru-reset-first|rnn|attention N T F H|HEADS [causal]");
   bench b = {0};
   for (size_t i = 0; i < RONDE__COUNT(ops); i++)
     if (!strcmp(argv[1], ops[i].name))
-      describe(&b, ops[i].kind, atol(argv[2]), atol(argv[3]), atol(argv[4]), atol(argv[5]), argc > 6);
+      describe(&b, ops[i].kind, ops[i].cell, atol(argv[2]), atol(argv[3]), atol(argv[4]), atol(argv[5]), argc > 6);
   check(b.op != NULL, "no such op");
   allocate(&b);
   double flops = b.desc.form->executed_flops(&b.desc, b.state, false),

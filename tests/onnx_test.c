@@ -4,6 +4,7 @@
 
 #include "base/pool.h"
 #include "graph/graph.h"
+#include "job/job.h"
 #include "kernel/kernel.h"
 #include "lib/folder.h"
 #include "onnx/onnx.h"
@@ -142,9 +143,9 @@ static void check_file(const char *name) {
 }
 
 static void test_files_of_others(void **state) {
-  static const char *const names[] = {"small",         "residual",  "branches",     "windows",
-                                      "pooled",        "sequence",  "torch-resnet", "torch-attention",
-                                      "torch-windows", "recurrent", "torch-buffers"};
+  static const char *const names[] = {"small",         "residual",  "branches",      "windows",
+                                      "pooled",        "sequence",  "torch-resnet",  "torch-attention",
+                                      "torch-windows", "recurrent", "torch-buffers", "cells"};
   need_onnx();
   for (size_t i = 0; i < RONDE__COUNT(names); i++) check_file(names[i]);
 }
@@ -303,6 +304,10 @@ static ronde_tensor *sequences(ronde_graph *graph, ronde_tensor *x) {
   const ronde_recurrent_options both = {.hidden = 4, .both_directions = true}, two = {.hidden = 3, .layers = 2};
   x = ronde_lstm(ronde_gru(x, "gru1", &both, NULL), "lstm1", &both, NULL, NULL);
   x = ronde_rms_norm(ronde_gru(x, "gru2", &two, NULL), "norm", 1e-4f);
+  x = ronde_lstm(x, "lstm2", &(ronde_recurrent_options){.hidden = 4, .peepholes = true, .no_bias = true}, NULL, NULL);
+  x = ronde_gru(x, "gru3", &(ronde_recurrent_options){.hidden = 3, .reset_first = true, .both_directions = true}, NULL);
+  x = ronde_rnn(x, "rnn1", &(ronde_recurrent_options){.hidden = 5, .layers = 2}, NULL);
+  x = ronde_rnn(x, "rnn2", &(ronde_recurrent_options){.hidden = 4, .both_directions = true, .relu = true}, NULL);
   const ronde_tensor *q = ronde_linear(x, "q", 8, true), *k = ronde_linear(x, "k", 8, true);
   const ronde_tensor *y = ronde_attention(q, k, k, &(ronde_attention_options){.heads = 2, .causal = true});
   y = ronde_attention(q, y, y, &(ronde_attention_options){.heads = 4});
@@ -342,6 +347,12 @@ static void check_same_nodes(const ronde_graph *a, const ronde_graph *b) {
   for (int i = 0; i < a->n_nodes; i++) assert_int_equal(a->nodes[i].kind, b->nodes[i].kind);
 }
 
+/* Parameters come back under their names. */
+static void check_same_names(const ronde_graph *a, const ronde_graph *b) {
+  assert_int_equal(a->n_params, b->n_params);
+  for (int i = 0; i < a->n_params; i++) assert_string_equal(a->params[i].name, b->params[i].name);
+}
+
 static char *bytes_of(const char *path, size_t *n_out) {
   FILE *from = fopen(path, "rb");
   char *bytes = malloc(1 << 20);
@@ -365,6 +376,7 @@ static void check_round_trip(ronde_tensor *(*define)(ronde_graph *, ronde_tensor
   run(&s, ronde__onnx_shape(file), y[0], &loss[0]);
   run(&t, ronde__onnx_shape(file), y[1], &loss[1]);
   check_same_nodes(s.graph, t.graph);
+  check_same_names(s.graph, t.graph);
   assert_memory_equal(y[0], y[1], sizeof y[0]);
   assert_true(loss[0] == loss[1]);
   assert_int_equal(ronde__net_n_elems(s.net), ronde__net_n_elems(t.net));
@@ -396,6 +408,57 @@ static void test_out_and_back(void **state) {
   check_round_trip(sequences, 2, (int64_t[]){4, 3});
 }
 
+/* Additive attention comes back as what it is made of. */
+static ronde_tensor *additive(ronde_graph *graph, ronde_tensor *x) {
+  const ronde_tensor *q = ronde_linear(x, "q", 6, true), *k = ronde_linear(x, "k", 6, true);
+  const ronde_tensor *first = ronde_additive_attention(q, k, "plain", NULL);
+  const ronde_tensor *second =
+      ronde_additive_attention(q, k, "normalised", &(ronde_additive_attention_options){.normalised = true});
+  return ronde_linear(ronde_flatten(ronde_matmul(ronde_add(first, second), x, false, false)), "fc", 5, true);
+}
+
+static void test_additive_attention(void **state) {
+  need_onnx();
+  char *path = ronde__format("%s/a.onnx", folder);
+  ronde__onnx *file;
+  float y[2][25];
+  double loss[2];
+  subject s = subject_of_calls(additive, 2, (int64_t[]){4, 3});
+  assert_int_equal(ronde__onnx_write(s.net, path, NULL, 0), RONDE_OK);
+  assert_int_equal(ronde__onnx_open(path, &file), RONDE_OK);
+  subject t = subject_of_file(file, true);
+  run(&s, ronde__onnx_shape(file), y[0], &loss[0]);
+  run(&t, ronde__onnx_shape(file), y[1], &loss[1]);
+  for (int i = 0; i < 25; i++) assert_float_equal(y[0][i], y[1][i], 1e-6);
+  subject_destroy(&s);
+  subject_destroy(&t);
+  ronde__onnx_close(file);
+  free(path);
+}
+
+/* Tokens, or several inputs, are said to be what stops a file from coming back. */
+static void check_refused(const char *network, const char *says) {
+  const ronde__model *model = ronde__model_find(network);
+  ronde__shape shape = ronde__model_shape(model);
+  char *path = ronde__format("%s/a.onnx", folder);
+  ronde_graph *graph;
+  ronde__onnx *file;
+  assert_int_equal(
+      ronde__model_graph(model, &(ronde__model_options){0}, &shape, model->vocabulary, model->classes, &graph),
+      RONDE_OK);
+  subject s = subject_of(graph, false);
+  assert_int_equal(ronde__onnx_write(s.net, path, NULL, 0), RONDE_OK);
+  check_failed(&lines, ronde__onnx_open(path, &file), RONDE_E_INPUT, says, "");
+  subject_destroy(&s);
+  free(path);
+}
+
+static void test_files_that_do_not_come_back(void **state) {
+  need_onnx();
+  check_refused("gpt-tiny", "its input input holds tokens, which are not imported");
+  check_refused("gnmt-tiny", "it has several inputs (input, decoder_input)");
+}
+
 /* From 5x5 to 2x2 pixels, some of them twice. */
 static ronde_tensor *overlapping(ronde_graph *graph, ronde_tensor *x) {
   return ronde_linear(ronde_flatten(ronde_adaptive_avg_pool2d(x, 2, 2)), "fc", 3, true);
@@ -414,9 +477,10 @@ static void test_what_onnx_cannot_say(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
   const struct CMUnitTest tests[] = {
-      TEST(test_files_of_others), TEST(test_products_with_a_sigmoid),
-      TEST(test_bad_files),       TEST(test_data_behind_a_link),
-      TEST(test_out_and_back),    TEST(test_what_onnx_cannot_say),
+      TEST(test_files_of_others),    TEST(test_products_with_a_sigmoid),
+      TEST(test_bad_files),          TEST(test_data_behind_a_link),
+      TEST(test_out_and_back),       TEST(test_what_onnx_cannot_say),
+      TEST(test_additive_attention), TEST(test_files_that_do_not_come_back),
   };
 #undef TEST
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -133,9 +133,23 @@ typedef struct op_case {
         .attr = {.out_channels = h,                                    \
                  .n_inputs = 1 + (has_state) + (has_lengths),          \
                  .lengths = has_lengths,                               \
+                 .cell = RONDE__CELL_GRU,                              \
                  .reverse = is_reverse,                                \
                  .bias = true},                                        \
         .rank = 2, .unread = is_unread                                 \
+  }
+/* The same of the other cells: an LSTM with peepholes, a GRU that resets first, and simple layers. */
+#define RECURRENT(OP, CELL, n, t, f, h, n_states, has_lengths, is_reverse, is_unread) \
+  {                                                                                   \
+    RONDE__OP_##OP, n, t, 1, f,                                                       \
+        .attr = {.out_channels = h,                                                   \
+                 .n_inputs = 1 + (n_states) + (has_lengths),                          \
+                 .lengths = has_lengths,                                              \
+                 .cell = RONDE__CELL_##CELL,                                          \
+                 .peepholes = RONDE__OP_##OP == RONDE__OP_LSTM,                       \
+                 .reverse = is_reverse,                                               \
+                 .bias = true},                                                       \
+        .rank = 2, .unread = is_unread                                                \
   }
 
 /* T steps of K classes, S labels */
@@ -498,8 +512,26 @@ static const op_case op_cases[] = {
     GRU(16, 8, 5, 32, false, true, true, 0),
     GRU(3, 24, 70, 66, true, true, false, 0),
     GRU(2, 3, 128, 64, false, false, true, 2),
-    {RONDE__OP_GRU, 4, 3, 1, 5, .attr = {.out_channels = 6, .n_inputs = 2}, .rank = 2},
+    {RONDE__OP_GRU, 4, 3, 1, 5, .attr = {.out_channels = 6, .n_inputs = 2, .cell = RONDE__CELL_GRU}, .rank = 2},
     {RONDE__OP_LSTM, 4, 3, 1, 5, .attr = {.out_channels = 6, .n_inputs = 3}, .rank = 2},
+    {RONDE__OP_LSTM, 4, 3, 1, 5, .attr = {.out_channels = 6, .n_inputs = 3, .peepholes = true}, .rank = 2},
+    RECURRENT(LSTM, LSTM, 1, 1, 1, 1, 0, false, false, 0),
+    RECURRENT(LSTM, LSTM, 7, 6, 5, 17, 2, true, false, 0),
+    RECURRENT(LSTM, LSTM, 3, 9, 7, 66, 2, true, true, 1),
+    RECURRENT(LSTM, LSTM, 2, 3, 64, 128, 0, false, false, 5),
+    RECURRENT(GRU, GRU_RESET_FIRST, 1, 1, 1, 1, 0, false, false, 0),
+    RECURRENT(GRU, GRU_RESET_FIRST, 7, 6, 5, 17, 0, true, false, 0),
+    RECURRENT(GRU, GRU_RESET_FIRST, 5, 4, 67, 20, 1, true, true, 1),
+    RECURRENT(GRU, GRU_RESET_FIRST, 3, 24, 70, 66, 1, true, false, 0),
+    RECURRENT(GRU, GRU_RESET_FIRST, 2, 3, 128, 64, 0, false, true, 2),
+    {RONDE__OP_GRU, 4, 3, 1, 5, .attr = {.out_channels = 6, .n_inputs = 2, .cell = RONDE__CELL_GRU_RESET_FIRST},
+     .rank = 2},
+    RECURRENT(RNN, TANH, 1, 1, 1, 1, 0, false, false, 0),
+    RECURRENT(RNN, TANH, 7, 6, 5, 17, 1, true, false, 0),
+    RECURRENT(RNN, TANH, 3, 24, 70, 66, 1, true, true, 1),
+    RECURRENT(RNN, RELU, 7, 5, 10, 6, 1, false, false, 0),
+    RECURRENT(RNN, RELU, 5, 4, 67, 20, 1, true, true, 2),
+    {RONDE__OP_RNN, 4, 3, 1, 5, .attr = {.out_channels = 6, .n_inputs = 2, .cell = RONDE__CELL_TANH}, .rank = 2},
 
     /* the same shapes, gates, maps, one number, both sides */
     PAIR(PAIR, MULTIPLY, 7, 67, 3, 3, 67, 1, 1),

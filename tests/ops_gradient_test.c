@@ -44,7 +44,7 @@ typedef struct tally {
 
 static bool is_curved(ronde__op_kind kind) {
   return kind == RONDE__OP_BATCH_NORM2D || kind == RONDE__OP_SOFTMAX || kind == RONDE__OP_LAYER_NORM ||
-         kind == RONDE__OP_GROUP_NORM || kind == RONDE__OP_LSTM || kind == RONDE__OP_GRU ||
+         kind == RONDE__OP_GROUP_NORM || kind == RONDE__OP_LSTM || kind == RONDE__OP_GRU || kind == RONDE__OP_RNN ||
          kind == RONDE__OP_POINTWISE || kind == RONDE__OP_PAIR || kind == RONDE__OP_FUNCTION ||
          kind == RONDE__OP_REDUCE || kind == RONDE__OP_ATTENTION || kind == RONDE__OP_ADDITIVE_ATTENTION ||
          kind == RONDE__OP_RMS_NORM;
@@ -72,7 +72,7 @@ static bool slope_holds(op_run *run, const char *name, int64_t i, float *x, doub
   double slope = difference(run, below, above, &noise) / (up + down);
   free(middle), free(above), free(below);
   bool has_kinks = run->c->attr.act == RONDE__ACT_RELU || run->c->kind == RONDE__OP_MAX_POOL2D ||
-                   run->c->kind == RONDE__OP_L1_LOSS || has_corners(run->c) ||
+                   run->c->kind == RONDE__OP_L1_LOSS || run->c->attr.cell == RONDE__CELL_RELU || has_corners(run->c) ||
                    (run->c->kind == RONDE__OP_POINTWISE && run->c->attr.pointwise.kind >= RONDE__POINTWISE_HARD_SWISH);
   if (has_kinks && fabs(slope_up - slope_down) > 1e-3 + noise / (double)h) return ++t->kinks;
   t->checked++;

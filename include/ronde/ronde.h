@@ -394,6 +394,10 @@ typedef struct ronde_recurrent_options {
   /* The states in front of the first steps, [H], or [L D,H] where there are several: by layers, in each the direction from
    * the first step on first. NULL: zeros. */
   const ronde_tensor *hidden_0, *cell_0;
+  /* LSTM: gates read cells too, by a parameter weight_peephole_lk [3 H] of i, f and o: i and f the last one, o the new one. */
+  bool peepholes;
+  bool reset_first; /* GRU: h is reset in front of its product, as published; else behind it */
+  bool relu;        /* RNN: in place of tanh */
 } ronde_recurrent_options;
 
 /* An LSTM over a sequence x [T,F], as PyTorch's LSTM: for each layer k the parameters weight_ih_lk [4 H,F] (of later layers
@@ -405,6 +409,9 @@ RONDE_API ronde_tensor *ronde_lstm(const ronde_tensor *x, const char *name, cons
                                    ronde_tensor **hidden_out, ronde_tensor **cell_out);
 /* The same of gated recurrent units, as PyTorch's GRU, with 3 H rows in place of 4 H; it has no cells. */
 RONDE_API ronde_tensor *ronde_gru(const ronde_tensor *x, const char *name, const ronde_recurrent_options *options,
+                                  ronde_tensor **hidden_out);
+/* The same of h_t = tanh(W_ih x_t + b_ih + W_hh h_(t-1) + b_hh), as PyTorch's RNN, with H rows. */
+RONDE_API ronde_tensor *ronde_rnn(const ronde_tensor *x, const char *name, const ronde_recurrent_options *options,
                                   ronde_tensor **hidden_out);
 /* Joins inputs [n], 2 to 4 of them, along the first dimension and in this order (PyTorch's cat on dim 1): [C_i,H,W] ->
  * [sum of C_i,H,W]. The other dimensions must be equal. */

@@ -3,11 +3,12 @@
 
 #include <stdio.h>
 
-enum { N_PARAMS = 4 };
+enum { N_PARAMS = 5, MAX_ENDS = 64 };
 
 /* What all layers and directions share. */
 typedef struct recurrent_stack {
   ronde__op_kind kind;
+  ronde__cell_kind cell;
   const char *name;
   const ronde_recurrent_options *o;
   int layers, directions, states;
@@ -39,10 +40,14 @@ static ronde_tensor *join_states(ronde_tensor **states, int n, int64_t hidden) {
 
 /* One layer in one direction, the k-th of all. Its parameters have PyTorch's names. */
 static ronde_tensor *add_direction(const recurrent_stack *s, const ronde_tensor *x, int k, ronde_tensor **outputs) {
-  static const char *const parts[N_PARAMS] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
+  static const char *const weights[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
   const ronde_recurrent_options *o = s->o;
-  ronde__op_attr attr = {
-      .out_channels = o->hidden, .bias = !o->no_bias, .lengths = o->lengths != NULL, .reverse = k % s->directions == 1};
+  ronde__op_attr attr = {.out_channels = o->hidden,
+                         .cell = s->cell,
+                         .peepholes = o->peepholes,
+                         .bias = !o->no_bias,
+                         .lengths = o->lengths != NULL,
+                         .reverse = k % s->directions == 1};
   const ronde_tensor *inputs[RONDE__OP_MAX_INPUTS] = {x}, *given[] = {o->hidden_0, o->cell_0};
   attr.n_inputs = 1;
   for (int i = 0; i < s->states && o->hidden_0; i++) inputs[attr.n_inputs++] = state_of(s, given[i], k);
@@ -51,39 +56,50 @@ static ronde_tensor *add_direction(const recurrent_stack *s, const ronde_tensor 
     return ronde__graph_add_node(s->kind, s->name, &attr, inputs, attr.n_inputs, outputs);
   char text[N_PARAMS][192];
   const char *names[N_PARAMS];
-  for (int i = 0; i < N_PARAMS; i++) {
-    snprintf(text[i], sizeof text[i], "%s.%s_l%d%s", s->name, parts[i], k / s->directions,
-             attr.reverse ? "_reverse" : "");
+  const int n_weights = o->no_bias ? 2 : 4, n = n_weights + o->peepholes;
+  for (int i = 0; i < n; i++) {
+    snprintf(text[i], sizeof text[i], "%s.%s_l%d%s", s->name, i < n_weights ? weights[i] : "weight_peephole",
+             k / s->directions, attr.reverse ? "_reverse" : "");
     names[i] = text[i];
   }
-  ronde__graph_name_next(x->graph, s->name, names, o->no_bias ? 2 : N_PARAMS);
+  ronde__graph_name_next(x->graph, s->name, names, n);
   return ronde__graph_add_node(s->kind, NULL, &attr, inputs, attr.n_inputs, outputs);
 }
 
-static ronde_tensor *add_stack(recurrent_stack *s, const ronde_tensor *x, ronde_tensor **states_out[2]) {
-  enum { MOST = 64 };
-  ronde_tensor *ends[2][MOST], *outputs[RONDE__OP_MAX_OUTPUTS], *y[2];
+static ronde_status check_options(const recurrent_stack *s) {
   const ronde_recurrent_options *o = s->o;
-  for (int i = 0; i < 2; i++)
-    if (states_out[i]) *states_out[i] = NULL;
-  if (!x) return NULL;
-  s->layers = o->layers ? o->layers : 1, s->directions = o->both_directions ? 2 : 1;
-  if (s->layers < 1 || s->layers * s->directions > MOST)
-    return ronde__graph_fail(
-        x->graph, ronde__fail(RONDE_E_USAGE, "%s: 1 to %d layers, not %d", s->name, MOST / s->directions, s->layers));
+  if (s->layers < 1 || s->layers * s->directions > MAX_ENDS)
+    return ronde__fail(RONDE_E_USAGE, "%s: 1 to %d layers, not %d", s->name, MAX_ENDS / s->directions, s->layers);
+  if ((o->peepholes && s->kind != RONDE__OP_LSTM) || (o->reset_first && s->kind != RONDE__OP_GRU) ||
+      (o->relu && s->kind != RONDE__OP_RNN))
+    return ronde__fail(RONDE_E_USAGE, "%s: peepholes are of an LSTM, reset_first is of a GRU, relu of an RNN", s->name);
+  if (s->states == 1 && o->cell_0)
+    return ronde__fail(RONDE_E_USAGE, "%s: a GRU or an RNN has no cells: cell_0 is of an LSTM", s->name);
   if (s->states == 2 && !o->hidden_0 != !o->cell_0)
-    return ronde__graph_fail(x->graph, ronde__fail(RONDE_E_USAGE, "%s: hidden_0 and cell_0 go together", s->name));
+    return ronde__fail(RONDE_E_USAGE, "%s: hidden_0 and cell_0 go together", s->name);
   const ronde__shape wanted = {2, {s->layers * s->directions, o->hidden}};
   for (int i = 0; i < s->states && s->layers * s->directions > 1 && o->hidden_0; i++) {
     const ronde_tensor *given = i ? o->cell_0 : o->hidden_0;
     char text[96];
     if (ronde__shape_equal(&given->shape, &wanted)) continue;
     ronde__shape_text(&wanted, text, sizeof text);
-    return ronde__graph_fail(x->graph, ronde__fail(RONDE_E_USAGE,
-                                                   "%s: its first states are %s, one row a layer and "
-                                                   "direction, but %s has another shape",
-                                                   s->name, text, given->label));
+    return ronde__fail(RONDE_E_USAGE,
+                       "%s: its first states are %s, one row a layer and "
+                       "direction, but %s has another shape",
+                       s->name, text, given->label);
   }
+  return RONDE_OK;
+}
+
+static ronde_tensor *add_stack(recurrent_stack *s, const ronde_tensor *x, ronde_tensor **states_out[2]) {
+  ronde_tensor *ends[2][MAX_ENDS], *outputs[RONDE__OP_MAX_OUTPUTS], *y[2];
+  const ronde_recurrent_options *o = s->o;
+  for (int i = 0; i < 2; i++)
+    if (states_out[i]) *states_out[i] = NULL;
+  if (!x) return NULL;
+  s->layers = o->layers ? o->layers : 1, s->directions = o->both_directions ? 2 : 1;
+  ronde_status status = check_options(s);
+  if (status != RONDE_OK) return ronde__graph_fail(x->graph, status);
   for (int layer = 0; layer < s->layers && x; layer++) {
     if (layer && o->dropout > 0) x = ronde_dropout(x, o->dropout);
     for (int d = 0; d < s->directions && x; d++) {
@@ -101,15 +117,26 @@ static ronde_tensor *add_stack(recurrent_stack *s, const ronde_tensor *x, ronde_
 
 ronde_tensor *ronde_lstm(const ronde_tensor *x, const char *name, const ronde_recurrent_options *options,
                          ronde_tensor **hidden_out, ronde_tensor **cell_out) {
-  recurrent_stack s = {.kind = RONDE__OP_LSTM, .name = name, .o = options, .states = 2};
+  recurrent_stack s = {.kind = RONDE__OP_LSTM, .cell = RONDE__CELL_LSTM, .name = name, .o = options, .states = 2};
   return add_stack(&s, x, (ronde_tensor * *[]){hidden_out, cell_out});
 }
 
 ronde_tensor *ronde_gru(const ronde_tensor *x, const char *name, const ronde_recurrent_options *options,
                         ronde_tensor **hidden_out) {
-  recurrent_stack s = {.kind = RONDE__OP_GRU, .name = name, .o = options, .states = 1};
-  if (options->cell_0 && x)
-    return ronde__graph_fail(x->graph,
-                             ronde__fail(RONDE_E_USAGE, "%s: a GRU has no cells: cell_0 is of an LSTM", name));
+  recurrent_stack s = {.kind = RONDE__OP_GRU,
+                       .cell = options->reset_first ? RONDE__CELL_GRU_RESET_FIRST : RONDE__CELL_GRU,
+                       .name = name,
+                       .o = options,
+                       .states = 1};
+  return add_stack(&s, x, (ronde_tensor * *[]){hidden_out, NULL});
+}
+
+ronde_tensor *ronde_rnn(const ronde_tensor *x, const char *name, const ronde_recurrent_options *options,
+                        ronde_tensor **hidden_out) {
+  recurrent_stack s = {.kind = RONDE__OP_RNN,
+                       .cell = options->relu ? RONDE__CELL_RELU : RONDE__CELL_TANH,
+                       .name = name,
+                       .o = options,
+                       .states = 1};
   return add_stack(&s, x, (ronde_tensor * *[]){hidden_out, NULL});
 }

@@ -307,7 +307,14 @@ static void a_gru_has_no_cells(void **state) {
   ronde_tensor *x = ronde_input(*state, "x", 2, sequence);
   ronde_tensor *h = ronde_parameter(*state, "h", 1, one, NULL, false);
   check_error(*state, ronde_gru(x, "rnn", &(ronde_recurrent_options){.hidden = 5, .hidden_0 = h, .cell_0 = h}, NULL),
-              "rnn: a GRU has no cells: cell_0 is of an LSTM");
+              "rnn: a GRU or an RNN has no cells: cell_0 is of an LSTM");
+}
+
+static void an_rnn_has_no_peepholes(void **state) {
+  static const int64_t sequence[] = {9, 4};
+  ronde_tensor *x = ronde_input(*state, "x", 2, sequence);
+  check_error(*state, ronde_rnn(x, "rnn", &(ronde_recurrent_options){.hidden = 5, .peepholes = true}, NULL),
+              "rnn: peepholes are of an LSTM, reset_first is of a GRU, relu of an RNN");
 }
 
 static void lengths_of_an_lstm_of_other_sizes(void **state) {
@@ -618,6 +625,7 @@ int main(void) {
       TEST(lengths_of_additive_attention_of_other_sizes),
       TEST(recurrent_layers_of_other_sizes),
       TEST(a_gru_has_no_cells),
+      TEST(an_rnn_has_no_peepholes),
       TEST(lengths_of_an_lstm_of_other_sizes),
       TEST(a_ctc_loss_with_a_blank_beyond_its_classes),
       TEST(windows_that_make_no_sense),

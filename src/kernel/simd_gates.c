@@ -2,20 +2,28 @@
 #include "kernel/simd_math.h"
 
 /* Of h values at i, the gates of which lie h apart. */
-void NAME(lstm_step)(float *gates, const float *bias, const float *cell_before, float *cell, float *y, int64_t h) {
+void NAME(lstm_step)(float *gates, const float *bias, const float *peepholes, const float *cell_before, float *cell,
+                     float *y, int64_t h) {
   for (int64_t i = 0; i < h; i += LANES) {
     int64_t live = ronde__min(LANES, h - i);
-    vec sum[4], c;
+    vec sum[4], c, before = {0};
+    if (cell_before) before = load_some(cell_before + i, live);
     UNROLL
     for (int g = 0; g < 4; g++) {
       sum[g] = load_some(gates + g * h + i, live);
       if (bias) sum[g] += load_some(bias + g * h + i, live);
     }
+    for (int g = 0; g < 2 && peepholes; g++) sum[g] += load_some(peepholes + g * h + i, live) * before;
     vec open[3] = {sum[0], sum[1], sum[3]};
-    sigmoid_each(3, open);
+    if (peepholes) sigmoid_each(2, open);
+    else sigmoid_each(3, open);
     tanh_each(1, &sum[2]);
     c = open[0] * sum[2];
-    if (cell_before) c += open[1] * load_some(cell_before + i, live);
+    if (cell_before) c += open[1] * before;
+    if (peepholes) {
+      open[2] += load_some(peepholes + 2 * h + i, live) * c;
+      sigmoid_each(1, &open[2]);
+    }
     store_some(gates + i, open[0], live);
     store_some(gates + h + i, open[1], live);
     store_some(gates + 2 * h + i, sum[2], live);
@@ -26,8 +34,8 @@ void NAME(lstm_step)(float *gates, const float *bias, const float *cell_before, 
   }
 }
 
-void NAME(lstm_step_back)(const float *gates, const float *cell_before, const float *cell, const float *dy, float *dh,
-                          float *dcell, float *dgates, int64_t h) {
+void NAME(lstm_step_back)(const float *gates, const float *peepholes, const float *cell_before, const float *cell,
+                          const float *dy, float *dh, float *dcell, float *dgates, int64_t h) {
   for (int64_t k = 0; k < h; k += LANES) {
     int64_t live = ronde__min(LANES, h - k);
     vec i = load_some(gates + k, live), f = load_some(gates + h + k, live), g = load_some(gates + 2 * h + k, live);
@@ -35,12 +43,16 @@ void NAME(lstm_step_back)(const float *gates, const float *cell_before, const fl
     if (dy) of_h += load_some(dy + k, live);
     tanh_each(1, &y);
     vec of_c = load_some(dcell + k, live) + of_h * o * (1.0f - y * y), before = {0};
+    vec of_o = of_h * y * o * (1.0f - o);
     if (cell_before) before = load_some(cell_before + k, live);
-    store_some(dgates + k, of_c * g * i * (1.0f - i), live);
-    store_some(dgates + h + k, of_c * before * f * (1.0f - f), live);
+    if (peepholes) of_c += of_o * load_some(peepholes + 2 * h + k, live);
+    vec of_i = of_c * g * i * (1.0f - i), of_f = of_c * before * f * (1.0f - f), to_before = of_c * f;
+    if (peepholes) to_before += of_i * load_some(peepholes + k, live) + of_f * load_some(peepholes + h + k, live);
+    store_some(dgates + k, of_i, live);
+    store_some(dgates + h + k, of_f, live);
     store_some(dgates + 2 * h + k, of_c * i * (1.0f - g * g), live);
-    store_some(dgates + 3 * h + k, of_h * y * o * (1.0f - o), live);
-    store_some(dcell + k, of_c * f, live);
+    store_some(dgates + 3 * h + k, of_o, live);
+    store_some(dcell + k, to_before, live);
     store_some(dh + k, (vec){0}, live);
   }
 }
@@ -80,5 +92,77 @@ void NAME(gru_step_back)(const float *gates, const float *y_before, const float 
     store_some(dgates + 2 * h + i, of_n, live);
     store_some(dgates + 3 * h + i, of_n * r, live);
     store_some(dh + i, of_h * z, live);
+  }
+}
+
+void NAME(gru_reset)(float *gates, const float *bias, const float *y_before, float *reset, int64_t h) {
+  for (int64_t i = 0; i < h; i += LANES) {
+    int64_t live = ronde__min(LANES, h - i);
+    vec open[2];
+    UNROLL
+    for (int g = 0; g < 2; g++) {
+      open[g] = load_some(gates + g * h + i, live);
+      if (bias) open[g] += load_some(bias + g * h + i, live);
+    }
+    sigmoid_each(2, open);
+    store_some(gates + i, open[0], live);
+    store_some(gates + h + i, open[1], live);
+    store_some(reset + i, open[0] * load_some(y_before + i, live), live);
+  }
+}
+
+void NAME(gru_reset_step)(float *gates, const float *bias, const float *y_before, float *y, int64_t h) {
+  for (int64_t i = 0; i < h; i += LANES) {
+    int64_t live = ronde__min(LANES, h - i);
+    vec n = load_some(gates + 2 * h + i, live), z = load_some(gates + h + i, live);
+    if (bias) n += load_some(bias + 2 * h + i, live);
+    tanh_each(1, &n);
+    store_some(gates + 2 * h + i, n, live);
+    store_some(y + i, n + z * (load_some(y_before + i, live) - n), live);
+  }
+}
+
+void NAME(gru_reset_step_back)(const float *gates, const float *y_before, const float *dy, float *dh, float *dgates,
+                               int64_t h) {
+  for (int64_t i = 0; i < h; i += LANES) {
+    int64_t live = ronde__min(LANES, h - i);
+    vec z = load_some(gates + h + i, live), n = load_some(gates + 2 * h + i, live), of_h = load_some(dh + i, live);
+    if (dy) of_h += load_some(dy + i, live);
+    store_some(dgates + h + i, of_h * (load_some(y_before + i, live) - n) * z * (1.0f - z), live);
+    store_some(dgates + 2 * h + i, of_h * (1.0f - z) * (1.0f - n * n), live);
+    store_some(dh + i, of_h * z, live);
+  }
+}
+
+void NAME(gru_reset_back)(const float *gates, const float *y_before, const float *dreset, float *dh, float *dgates,
+                          float *reset, int64_t h) {
+  for (int64_t i = 0; i < h; i += LANES) {
+    int64_t live = ronde__min(LANES, h - i);
+    vec r = load_some(gates + i, live), before = load_some(y_before + i, live), of_reset = load_some(dreset + i, live);
+    store_some(dgates + i, of_reset * before * r * (1.0f - r), live);
+    store_some(dh + i, load_some(dh + i, live) + of_reset * r, live);
+    store_some(reset + i, r * before, live);
+  }
+}
+
+void NAME(rnn_step)(float *gate, const float *bias, bool relu, float *y, int64_t h) {
+  for (int64_t i = 0; i < h; i += LANES) {
+    int64_t live = ronde__min(LANES, h - i);
+    vec sum = load_some(gate + i, live);
+    if (bias) sum += load_some(bias + i, live);
+    if (relu) sum = blend(sum < 0.0f, splat(0), sum);
+    else tanh_each(1, &sum);
+    store_some(gate + i, sum, live);
+    store_some(y + i, sum, live);
+  }
+}
+
+void NAME(rnn_step_back)(const float *gate, const float *dy, bool relu, float *dh, float *dgate, int64_t h) {
+  for (int64_t i = 0; i < h; i += LANES) {
+    int64_t live = ronde__min(LANES, h - i);
+    vec y = load_some(gate + i, live), of_h = load_some(dh + i, live);
+    if (dy) of_h += load_some(dy + i, live);
+    store_some(dgate + i, relu ? blend(y > 0.0f, of_h, splat(0)) : of_h * (1.0f - y * y), live);
+    store_some(dh + i, (vec){0}, live);
   }
 }

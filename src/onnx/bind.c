@@ -45,25 +45,24 @@ ronde__shape ronde__onnx_dims_of(const ronde__onnx_import *im, const ronde__onnx
   return (ronde__shape){2, {shape.dim[1], shape.dim[0]}};
 }
 
-ronde_status ronde__onnx_take(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const char *suffix,
+ronde_status ronde__onnx_take(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const char *name,
                               ronde__onnx_change change, const ronde__shape *shape, bool is_buffer,
                               ronde__onnx_layer *layer) {
   const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
   if (!value || value->kind != RONDE__ONNX_CONSTANT)
     return ronde__onnx_fail(im, node, "input %d is not an initializer, which a weight must be", i);
-  const char *name = value->constant->name;
-  if (!ronde__onnx_is_weight_name(name))
+  const char *own = value->constant->name;
+  if (!ronde__onnx_is_weight_name(own))
     return ronde__onnx_fail(im, node, "the name of input %d, %s, cannot be that of a weight", i,
-                            name ? RONDE__SHOWN(name) : "which has none,");
-  return ronde__onnx_take_tensor(im, node, value->constant, suffix, change, shape, is_buffer, layer);
+                            own ? RONDE__SHOWN(own) : "which has none,");
+  return ronde__onnx_take_tensor(im, node, value->constant, name, change, shape, is_buffer, layer);
 }
 
 ronde_status ronde__onnx_take_tensor(ronde__onnx_import *im, const ronde__onnx_node *node,
-                                     const Onnx__TensorProto *tensor, const char *suffix, ronde__onnx_change change,
+                                     const Onnx__TensorProto *tensor, const char *name, ronde__onnx_change change,
                                      const ronde__shape *shape, bool is_buffer, ronde__onnx_layer *layer) {
-  const char *name = tensor->name;
   ronde__onnx_weight *weight = &layer->weights[layer->n];
-  *weight = (ronde__onnx_weight){.name = ronde__format("%s%s", name, suffix),
+  *weight = (ronde__onnx_weight){.name = ronde__strdup(name ? name : tensor->name),
                                  .tensor = tensor,
                                  .change = change,
                                  .shape = *shape,
@@ -75,7 +74,7 @@ ronde_status ronde__onnx_take_tensor(ronde__onnx_import *im, const ronde__onnx_n
       return ronde__onnx_fail(im, node, "it reads %s twice", RONDE__SHOWN(weight->name));
   /* What two layers read is one parameter of both. */
   bool first = !layer->label;
-  if (first) layer->label = label_of(node, name);
+  if (first) layer->label = label_of(node, tensor->name);
   if (!layer->label) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for names", im->file->path);
   if (has_param(im->graph, weight->name)) ronde_graph_share(im->graph, layer->label);
   return RONDE_OK;

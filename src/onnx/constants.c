@@ -90,7 +90,7 @@ static ronde_status add_parameter(ronde__onnx_import *im, const ronde__onnx_node
   if (shape.rank == 0) shape = (ronde__shape){1, {1}};
   layer.label = ronde__strdup(tensor->name ? tensor->name : "");
   if (!layer.label) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for names", im->file->path);
-  ronde_status status = ronde__onnx_take_tensor(im, node, tensor, "", RONDE__ONNX_AS_IT_IS, &shape, false, &layer);
+  ronde_status status = ronde__onnx_take_tensor(im, node, tensor, NULL, RONDE__ONNX_AS_IT_IS, &shape, false, &layer);
   if (status == RONDE_OK) status = ronde__onnx_begin(im, &layer);
   if (status == RONDE_OK && fixed) status = add_fixed(im, tensor, layer.label, &shape, &y);
   else if (status == RONDE_OK) y = ronde_parameter(im->graph, layer.label, shape.rank, shape.dim, NULL, false);

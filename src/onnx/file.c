@@ -163,6 +163,10 @@ static ronde_status read_input(ronde__onnx *file, const Onnx__ValueInfoProto *in
   const Onnx__TypeProto__Tensor *type = is_tensor ? input->type->tensor_type : NULL;
   const Onnx__TensorShapeProto *shape = type ? type->shape : NULL;
   file->input = find_name(file, input->name);
+  if (type && (type->elem_type == ONNX__TENSOR_PROTO__DATA_TYPE__INT32 ||
+               type->elem_type == ONNX__TENSOR_PROTO__DATA_TYPE__INT64))
+    return ronde__fail(RONDE_E_INPUT, "%s: its input %s holds tokens, which are not imported", file->path,
+                       RONDE__SHOWN(input->name));
   if (!shape || type->elem_type != ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT || shape->n_dim < 2 || shape->n_dim > 5)
     return ronde__fail(RONDE_E_INPUT, "%s: its input %s is not a tensor of f32 with a batch and 1 to 4 dimensions more",
                        file->path, RONDE__SHOWN(input->name));

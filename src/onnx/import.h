@@ -94,8 +94,10 @@ struct ronde__onnx_node {
 typedef enum ronde__onnx_change {
   RONDE__ONNX_AS_IT_IS,
   RONDE__ONNX_TRANSPOSED, /* a matrix */
-  RONDE__ONNX_LSTM_GATES, /* rows of gates i, o, f, g as i, f, g, o; of GRUs z, r, h as r, z, n */
-  RONDE__ONNX_GRU_GATES
+  RONDE__ONNX_LSTM_GATES, /* rows of gates i, o, f, g as i, f, g, o; of GRUs z, r, h as r, z, n; of RNNs as they are; */
+  RONDE__ONNX_GRU_GATES,
+  RONDE__ONNX_RNN_GATES,
+  RONDE__ONNX_PEEPHOLES /* i, o, f as i, f, o */
 } ronde__onnx_change;
 
 /* A parameter or buffer of a layer, and the initializer that it begins with. */
@@ -270,7 +272,7 @@ void ronde__onnx_sizes_of(const ronde_tensor *x, const ronde__onnx_place *place,
 
 /* ---- bind.c: layers and their weights ---- */
 
-enum { RONDE__ONNX_MAX_WEIGHTS = 4 };
+enum { RONDE__ONNX_MAX_WEIGHTS = RONDE__OP_MAX_PARAMS };
 
 /* A layer that is about to be added: what it is called, and its weights [n] in the order of the op's parameters, then
  * buffers. */
@@ -284,13 +286,13 @@ typedef struct ronde__onnx_layer {
 bool ronde__onnx_is_weight_name(const char *name); /* in a file of weights */
 /* A constant's dims as a shape; rank 0: input i is no constant, or has too many. */
 ronde__shape ronde__onnx_dims_of(const ronde__onnx_import *im, const ronde__onnx_node *node, int i);
-/* Input i of the node, a constant, as the layer's next weight. suffix: behind its name, or "". */
-ronde_status ronde__onnx_take(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const char *suffix,
+/* Input i of the node, a constant, as the layer's next weight. name NULL: it is called like the initializer. */
+ronde_status ronde__onnx_take(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const char *name,
                               ronde__onnx_change change, const ronde__shape *shape, bool is_buffer,
                               ronde__onnx_layer *layer);
 /* The same of a tensor that is no input. */
 ronde_status ronde__onnx_take_tensor(ronde__onnx_import *im, const ronde__onnx_node *node,
-                                     const Onnx__TensorProto *tensor, const char *suffix, ronde__onnx_change change,
+                                     const Onnx__TensorProto *tensor, const char *name, ronde__onnx_change change,
                                      const ronde__shape *shape, bool is_buffer, ronde__onnx_layer *layer);
 /* Names the graph's next node and its parameters by the layer. */
 ronde_status ronde__onnx_begin(ronde__onnx_import *im, ronde__onnx_layer *layer);

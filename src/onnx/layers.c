@@ -8,11 +8,11 @@
 static ronde_status take_conv(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde__shape *weight,
                               int64_t outputs, ronde__onnx_layer *layer) {
   const ronde__shape bias = {1, {outputs}};
-  RONDE_TRY(ronde__onnx_take(im, node, 1, "", RONDE__ONNX_AS_IT_IS, weight, false, layer));
+  RONDE_TRY(ronde__onnx_take(im, node, 1, NULL, RONDE__ONNX_AS_IT_IS, weight, false, layer));
   if (ronde__onnx_in(im, node, 2)) {
     ronde__shape given = ronde__onnx_dims_of(im, node, 2);
     if (!ronde__shape_equal(&given, &bias)) return ronde__onnx_fail(im, node, "its bias has another shape");
-    RONDE_TRY(ronde__onnx_take(im, node, 2, "", RONDE__ONNX_AS_IT_IS, &bias, false, layer));
+    RONDE_TRY(ronde__onnx_take(im, node, 2, NULL, RONDE__ONNX_AS_IT_IS, &bias, false, layer));
   }
   return ronde__onnx_begin(im, layer);
 }
@@ -118,11 +118,11 @@ typedef struct linear {
 static ronde_status take_linear(ronde__onnx_import *im, const ronde__onnx_node *node, const linear *l,
                                 const ronde__shape *weight, ronde__onnx_layer *layer) {
   bool as_it_is = l->in_rows != ronde__onnx_in(im, node, 1)->transposed;
-  RONDE_TRY(ronde__onnx_take(im, node, 1, "", as_it_is ? RONDE__ONNX_AS_IT_IS : RONDE__ONNX_TRANSPOSED, weight, false,
+  RONDE_TRY(ronde__onnx_take(im, node, 1, NULL, as_it_is ? RONDE__ONNX_AS_IT_IS : RONDE__ONNX_TRANSPOSED, weight, false,
                              layer));
   if (l->bias_of) {
     const ronde__shape bias = {1, {weight->dim[0]}};
-    RONDE_TRY(ronde__onnx_take(im, l->bias_of, l->bias, "", RONDE__ONNX_AS_IT_IS, &bias, false, layer));
+    RONDE_TRY(ronde__onnx_take(im, l->bias_of, l->bias, NULL, RONDE__ONNX_AS_IT_IS, &bias, false, layer));
   }
   return ronde__onnx_begin(im, layer);
 }

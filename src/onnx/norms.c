@@ -18,7 +18,7 @@ static ronde_status take_norm(ronde__onnx_import *im, const ronde__onnx_node *no
     ronde__shape given = ronde__onnx_dims_of(im, node, i);
     if (!ronde__shape_equal(&given, shape))
       return ronde__onnx_fail(im, node, "input %d is not an initializer of the shape that is normalised", i);
-    RONDE_TRY(ronde__onnx_take(im, node, i, "", RONDE__ONNX_AS_IT_IS, shape, i > 2, layer));
+    RONDE_TRY(ronde__onnx_take(im, node, i, NULL, RONDE__ONNX_AS_IT_IS, shape, i > 2, layer));
   }
   return ronde__onnx_begin(im, layer);
 }
@@ -88,7 +88,7 @@ ronde_status ronde__onnx_op_rms_norm(ronde__onnx_import *im, const ronde__onnx_n
   bool flat = own.rank - dim == 1;
   if (!flat && !(x = ronde_reshape(x, to.rank, to.dim))) return ronde_graph_status(im->graph);
   ronde_status status =
-      ronde__onnx_take(im, node, 1, "", RONDE__ONNX_AS_IT_IS, &(ronde__shape){1, {all}}, false, &layer);
+      ronde__onnx_take(im, node, 1, NULL, RONDE__ONNX_AS_IT_IS, &(ronde__shape){1, {all}}, false, &layer);
   if (status == RONDE_OK) status = ronde__onnx_begin(im, &layer);
   const ronde_tensor *y = status == RONDE_OK ? ronde_rms_norm(x, layer.label, eps) : NULL;
   if (status == RONDE_OK) status = ronde__onnx_note_layer(im, node, &layer, y);

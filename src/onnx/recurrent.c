@@ -1,14 +1,18 @@
-/* Recurrent operators: LSTM and GRU, of one layer, in either direction or in both. */
+/* Recurrent operators: LSTM, GRU and RNN, of one layer, in either direction or in both. */
 #include "onnx/import.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_DIRECTIONS = 2, MAX_STATES = 2 };
+enum { BIAS = 3, LENGTHS, STATES, PEEPHOLES = 7 }; /* inputs */
 
 typedef struct cell {
   ronde__op_kind kind;
+  ronde__cell_kind kind_of_cell;
   ronde__onnx_change change; /* of its weights */
   int gates, states;
+  int n_activations; /* of a direction */
   const char *activations[3];
   const ronde__onnx_node *node;
   int directions;
@@ -24,13 +28,30 @@ typedef struct cell {
 /* Those of each direction, one after the other, or none: the usual ones. */
 static bool has_usual_activations(const ronde__onnx_node *node, const cell *c) {
   const Onnx__AttributeProto *given = ronde__onnx_attr(node, "activations");
-  int n = c->gates == 4 ? 3 : 2;
   for (size_t i = 0; given && i < given->n_strings; i++) {
-    const char *wanted = c->activations[i % (size_t)n];
+    const char *wanted = c->activations[i % (size_t)c->n_activations];
     if (given->strings[i].len != strlen(wanted) || memcmp(given->strings[i].data, wanted, strlen(wanted)) != 0)
       return false;
   }
   return true;
+}
+
+/* Lengths that say nothing: each example has all steps. */
+static bool has_all_steps(ronde__onnx_import *im, const cell *c) {
+  const ronde__onnx_value *lengths = ronde__onnx_in(im, c->node, LENGTHS);
+  const ronde__onnx_known *known = lengths ? ronde__onnx_known_of(im, lengths) : NULL;
+  int64_t dims[RONDE_MAX_RANK];
+  ronde_tensor_dims(c->x, dims);
+  return !lengths || (known && ronde__onnx_is_alike(known, (double)dims[0]));
+}
+
+/* Of an RNN one function, of all directions. */
+static void read_function(const ronde__onnx_node *node, cell *c) {
+  const Onnx__AttributeProto *given = ronde__onnx_attr(node, "activations");
+  if (c->kind != RONDE__OP_RNN || !given || given->n_strings == 0) return;
+  if (given->strings[0].len != 4 || memcmp(given->strings[0].data, "Relu", 4) != 0) return;
+  c->activations[0] = "Relu";
+  c->kind_of_cell = RONDE__CELL_RELU;
 }
 
 static ronde_status read_way(const ronde__onnx_import *im, const ronde__onnx_node *node, cell *c) {
@@ -39,17 +60,16 @@ static ronde_status read_way(const ronde__onnx_import *im, const ronde__onnx_nod
   c->backwards = ronde__onnx_attr_is(node, "direction", "forward", "reverse");
   c->directions = both ? 2 : 1;
   if (!forward && !both && !c->backwards) return ronde__onnx_fail(im, node, "its direction is not known");
+  read_function(node, c);
   if (!has_usual_activations(node, c) || ronde__onnx_attr(node, "clip") ||
       ronde__onnx_attr_int(node, "input_forget", 0))
-    return ronde__onnx_fail(im, node, "only the usual gates are supported");
+    return ronde__onnx_fail(im, node, "only the usual gates are supported, without clip and input_forget");
   if (c->kind == RONDE__OP_GRU && !ronde__onnx_attr_int(node, "linear_before_reset", 0))
-    return ronde__onnx_fail(im, node, "only linear_before_reset 1 is supported, as PyTorch and Keras have it");
-  if (ronde__onnx_in(im, node, 4) || (c->kind == RONDE__OP_LSTM && ronde__onnx_in(im, node, 7)))
-    return ronde__onnx_fail(im, node, "lengths of sequences and peepholes are not supported");
+    c->kind_of_cell = RONDE__CELL_GRU_RESET_FIRST;
   return RONDE_OK;
 }
 
-static ronde_status read_sequence(const ronde__onnx_import *im, const ronde__onnx_node *node, cell *c) {
+static ronde_status read_sequence(ronde__onnx_import *im, const ronde__onnx_node *node, cell *c) {
   const ronde__onnx_value *x = ronde__onnx_in(im, node, 0);
   const ronde__onnx_place place = ronde__onnx_place_of(x);
   c->batch_first = ronde__onnx_attr_int(node, "layout", 0) != 0;
@@ -59,6 +79,7 @@ static ronde_status read_sequence(const ronde__onnx_import *im, const ronde__onn
     return ronde__onnx_fail(im, node,
                             "its input is not [time, batch, features], or with layout 1 [batch, time, features]");
   c->x = x->x;
+  if (!has_all_steps(im, c)) return ronde__onnx_fail(im, node, "lengths of sequences are not supported");
   return RONDE_OK;
 }
 
@@ -112,25 +133,57 @@ static ronde_status read_state(const ronde__onnx_import *im, const ronde__onnx_n
 
 /* ---- layers ---- */
 
-/* Part k of input i, which has the rows of all directions one after the other. */
-static ronde_status take_part(ronde__onnx_import *im, const cell *c, int i, const char *suffix, int k,
-                              const ronde__shape *shape, ronde__onnx_layer *layer) {
-  RONDE_TRY(ronde__onnx_take(im, c->node, i, suffix, c->change, shape, false, layer));
-  layer->weights[layer->n - 1].part = k;
-  return RONDE_OK;
+/* What a part of input i is called: like the initializer, which has both biases in one: one that is called as PyTorch calls
+ * its first bias, and as it is written here, gives both PyTorch's names. To be freed. */
+static char *part_name(const ronde__onnx_import *im, const cell *c, int i, int d, bool of_h) {
+  static const char part[] = "_ih_l";
+  const ronde__onnx_value *value = ronde__onnx_in(im, c->node, i);
+  const char *name = value && value->kind == RONDE__ONNX_CONSTANT && value->constant->name ? value->constant->name : "";
+  const char *way = d ? "_reverse" : "", *at = strstr(name, part);
+  if (i != BIAS) return ronde__format("%s%s", name, way);
+  if (!at) return ronde__format("%s%s%s", name, way, of_h ? "_hh_l0" : "_ih_l0");
+  return ronde__format("%.*s%s%s%s", (int)(at - name), name, of_h ? "_hh_l" : part, at + sizeof part - 1, way);
+}
+
+static bool has_peepholes(const ronde__onnx_import *im, const cell *c) {
+  return c->kind == RONDE__OP_LSTM && ronde__onnx_in(im, c->node, PEEPHOLES) != NULL;
+}
+
+/* Part k of input i, which has the rows of all directions one after the other; of a bias, first those of x, then those of h. */
+static ronde_status take_part(ronde__onnx_import *im, const cell *c, int i, int k, const ronde__shape *shape,
+                              ronde__onnx_layer *layer) {
+  const bool is_bias = i == BIAS;
+  char *name = part_name(im, c, i, is_bias ? k / 2 : k, is_bias && k % 2);
+  if (!name) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for names", im->file->path);
+  ronde_status status =
+      ronde__onnx_take(im, c->node, i, name, i == PEEPHOLES ? RONDE__ONNX_PEEPHOLES : c->change, shape, false, layer);
+  free(name);
+  if (status == RONDE_OK) layer->weights[layer->n - 1].part = k;
+  return status;
+}
+
+/* Whether an input that may be left out has these dims. */
+static ronde_status check_dims(const ronde__onnx_import *im, const cell *c, int i, const ronde__shape *wanted,
+                               const char *what) {
+  ronde__shape given = ronde__onnx_dims_of(im, c->node, i);
+  return ronde__shape_equal(&given, wanted) ? RONDE_OK
+                                            : ronde__onnx_fail(im, c->node, "its %s have another shape", what);
 }
 
 static ronde_status take_weights(ronde__onnx_import *im, const cell *c, int d, ronde__onnx_layer *layer) {
   const int64_t rows = c->gates * c->hidden;
   const ronde__shape ih = {2, {rows, c->features}}, hh = {2, {rows, c->hidden}}, bias = {1, {rows}};
-  const ronde__shape all = {2, {c->directions, 2 * rows}};
-  RONDE_TRY(take_part(im, c, 1, d ? "_reverse" : "", d, &ih, layer));
-  RONDE_TRY(take_part(im, c, 2, d ? "_reverse" : "", d, &hh, layer));
-  if (ronde__onnx_in(im, c->node, 3)) {
-    ronde__shape given = ronde__onnx_dims_of(im, c->node, 3);
-    if (!ronde__shape_equal(&given, &all)) return ronde__onnx_fail(im, c->node, "its bias has another shape");
-    RONDE_TRY(take_part(im, c, 3, d ? "_reverse_ih_l0" : "_ih_l0", 2 * d, &bias, layer));
-    RONDE_TRY(take_part(im, c, 3, d ? "_reverse_hh_l0" : "_hh_l0", 2 * d + 1, &bias, layer));
+  const ronde__shape biases = {2, {c->directions, 2 * rows}};
+  const ronde__shape peepholes = {1, {3 * c->hidden}}, all_peepholes = {2, {c->directions, 3 * c->hidden}};
+  RONDE_TRY(take_part(im, c, 1, d, &ih, layer));
+  RONDE_TRY(take_part(im, c, 2, d, &hh, layer));
+  if (ronde__onnx_in(im, c->node, BIAS)) {
+    RONDE_TRY(check_dims(im, c, BIAS, &biases, "biases"));
+    for (int k = 2 * d; k <= 2 * d + 1; k++) RONDE_TRY(take_part(im, c, BIAS, k, &bias, layer));
+  }
+  if (has_peepholes(im, c)) {
+    RONDE_TRY(check_dims(im, c, PEEPHOLES, &all_peepholes, "peepholes"));
+    RONDE_TRY(take_part(im, c, PEEPHOLES, d, &peepholes, layer));
   }
   return ronde__onnx_begin(im, layer);
 }
@@ -139,10 +192,14 @@ static ronde_status take_weights(ronde__onnx_import *im, const cell *c, int d, r
 static ronde_status add_direction(ronde__onnx_import *im, const cell *c, int d, ronde_tensor **out) {
   ronde__onnx_layer layer = {0};
   const ronde_tensor *inputs[RONDE__OP_MAX_INPUTS] = {c->x};
-  ronde__op_attr attr = {.out_channels = c->hidden, .n_inputs = 1, .reverse = c->backwards || d == 1};
+  ronde__op_attr attr = {.out_channels = c->hidden,
+                         .n_inputs = 1,
+                         .cell = c->kind_of_cell,
+                         .bias = ronde__onnx_in(im, c->node, BIAS) != NULL,
+                         .peepholes = has_peepholes(im, c),
+                         .reverse = c->backwards || d == 1};
   for (int i = 0; i < c->states && c->begin[i][d]; i++) inputs[attr.n_inputs++] = c->begin[i][d];
   ronde_status status = take_weights(im, c, d, &layer);
-  attr.bias = layer.n > 2;
   const ronde_tensor *y =
       status == RONDE_OK ? ronde__graph_add_node(c->kind, layer.label, &attr, inputs, attr.n_inputs, out) : NULL;
   if (status == RONDE_OK) status = ronde__onnx_note_layer(im, c->node, &layer, y);
@@ -177,7 +234,7 @@ static ronde_status build(ronde__onnx_import *im, const ronde__onnx_node *node, 
   RONDE_TRY(read_way(im, node, &c));
   RONDE_TRY(read_sequence(im, node, &c));
   RONDE_TRY(read_sizes(im, node, &c));
-  for (int i = 0; i < c.states; i++) RONDE_TRY(read_state(im, node, &c, 5 + i, c.begin[i]));
+  for (int i = 0; i < c.states; i++) RONDE_TRY(read_state(im, node, &c, STATES + i, c.begin[i]));
   if (c.states == 2 && !c.begin[0][0] != !c.begin[1][0])
     return ronde__onnx_fail(im, node, "only one of its initial states is zero");
   for (int d = 0; d < c.directions; d++) RONDE_TRY(add_direction(im, &c, d, out[d]));
@@ -193,17 +250,32 @@ static ronde_status build(ronde__onnx_import *im, const ronde__onnx_node *node, 
 ronde_status ronde__onnx_op_lstm(ronde__onnx_import *im, const ronde__onnx_node *node) {
   return build(im, node,
                (cell){.kind = RONDE__OP_LSTM,
+                      .kind_of_cell = RONDE__CELL_LSTM,
                       .change = RONDE__ONNX_LSTM_GATES,
                       .gates = 4,
                       .states = 2,
+                      .n_activations = 3,
                       .activations = {"Sigmoid", "Tanh", "Tanh"}});
 }
 
 ronde_status ronde__onnx_op_gru(ronde__onnx_import *im, const ronde__onnx_node *node) {
   return build(im, node,
                (cell){.kind = RONDE__OP_GRU,
+                      .kind_of_cell = RONDE__CELL_GRU,
                       .change = RONDE__ONNX_GRU_GATES,
                       .gates = 3,
                       .states = 1,
+                      .n_activations = 2,
                       .activations = {"Sigmoid", "Tanh"}});
+}
+
+ronde_status ronde__onnx_op_rnn(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  return build(im, node,
+               (cell){.kind = RONDE__OP_RNN,
+                      .kind_of_cell = RONDE__CELL_TANH,
+                      .change = RONDE__ONNX_RNN_GATES,
+                      .gates = 1,
+                      .states = 1,
+                      .n_activations = 1,
+                      .activations = {"Tanh"}});
 }

@@ -16,11 +16,15 @@ static void transpose(const float *values, int64_t rows, int64_t columns, float 
     for (int64_t c = 0; c < columns; c++) out[r * columns + c] = values[c * rows + r];
 }
 
-/* Blocks of `block` elements, of an LSTM i o f g to i f g o, of a GRU z r h to r z n. */
+/* Block i of Ronde's rows is block from[i] of ONNX's. */
 static void turn_gates(const float *values, const ronde__onnx_weight *weight, float *out) {
-  static const int lstm[] = {0, 2, 3, 1}, gru[] = {1, 0, 2};
-  bool is_lstm = weight->change == RONDE__ONNX_LSTM_GATES;
-  const int n = is_lstm ? 4 : 3, *from = is_lstm ? lstm : gru;
+  static const struct {
+    int n, from[4];
+  } orders[] = {[RONDE__ONNX_LSTM_GATES] = {4, {0, 2, 3, 1}},
+                [RONDE__ONNX_GRU_GATES] = {3, {1, 0, 2}},
+                [RONDE__ONNX_RNN_GATES] = {1, {0}},
+                [RONDE__ONNX_PEEPHOLES] = {3, {0, 2, 1}}};
+  const int n = orders[weight->change].n, *from = orders[weight->change].from;
   const int64_t own = ronde__shape_elems(&weight->shape), block = own / n;
   for (int gate = 0; gate < n; gate++)
     memcpy(out + gate * block, values + weight->part * own + from[gate] * block, (size_t)block * sizeof *out);

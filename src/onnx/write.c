@@ -1,4 +1,4 @@
-/* A net as an ONNX file: the nodes that its output needs, from an input with an open batch on. */
+/* A net as an ONNX file: the nodes that its output needs, from inputs with an open batch on. */
 #include "onnx/writer.h"
 
 #include "io/file.h"
@@ -30,9 +30,10 @@ static const char *name_end(ronde__onnx_writer *w, const char *name) {
 static void name_tensors(ronde__onnx_writer *w) {
   const ronde_graph *graph = w->graph;
   for (int i = 0; i < graph->n_tensors; i++)
-    w->names[i] = i == graph->inputs[0] ? name_end(w, "input")
-                  : i == graph->output  ? name_end(w, "output")
-                                        : ronde__onnx_text(w, RONDE__RESERVED "%d.%s", i, graph->tensors[i]->label);
+    w->names[i] = i == graph->output ? name_end(w, "output")
+                                     : ronde__onnx_text(w, RONDE__RESERVED "%d.%s", i, graph->tensors[i]->label);
+  for (int i = 0; i < graph->n_inputs; i++)
+    w->names[graph->inputs[i]] = name_end(w, graph->tensors[graph->inputs[i]]->label);
 }
 
 static bool is_needed(const ronde__onnx_writer *w, const ronde__node *node) {
@@ -51,12 +52,12 @@ static void find_needed(ronde__onnx_writer *w) {
 
 /* ---- the parts of the file ---- */
 
-/* A description of a tensor: f32, an open batch, then its dims. */
-static Onnx__ValueInfoProto **describe(ronde__onnx_writer *w, int tensor) {
+/* A description of a tensor: f32, or the numbers of tokens; an open batch, then its dims. */
+static Onnx__ValueInfoProto *describe(ronde__onnx_writer *w, int tensor) {
   const ronde__shape *shape = &w->graph->tensors[tensor]->shape;
   size_t n = (size_t)shape->rank + 1;
   struct parts {
-    Onnx__ValueInfoProto *list, info;
+    Onnx__ValueInfoProto info;
     Onnx__TypeProto type;
     Onnx__TypeProto__Tensor of;
     Onnx__TensorShapeProto shape;
@@ -80,14 +81,20 @@ static Onnx__ValueInfoProto **describe(ronde__onnx_writer *w, int tensor) {
   p->shape.n_dim = n;
   p->shape.dim = list;
   p->of.has_elem_type = true;
-  p->of.elem_type = ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT;
+  p->of.elem_type = w->graph->tensors[tensor]->vocabulary ? ONNX__TENSOR_PROTO__DATA_TYPE__INT32
+                                                          : ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT;
   p->of.shape = &p->shape;
   p->type.value_case = ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE;
   p->type.tensor_type = &p->of;
   p->info.name = (char *)w->names[tensor];
   p->info.type = &p->type;
-  p->list = &p->info;
-  return &p->list;
+  return &p->info;
+}
+
+static Onnx__ValueInfoProto **describe_all(ronde__onnx_writer *w, const int *tensors, int n) {
+  Onnx__ValueInfoProto **list = ronde__onnx_room(w, (size_t)n * sizeof *list);
+  for (int i = 0; i < n && list; i++) list[i] = describe(w, tensors[i]);
+  return list;
 }
 
 static void write_graph(ronde__onnx_writer *w) {
@@ -98,9 +105,10 @@ static void write_graph(ronde__onnx_writer *w) {
   w->file.name = ronde__onnx_text(w, "ronde");
   for (int i = 0; i < graph->n_nodes && w->status == RONDE_OK; i++)
     if (is_needed(w, &graph->nodes[i])) ronde__onnx_write_node(w, &graph->nodes[i]);
-  w->file.n_input = w->file.n_output = 1;
-  w->file.input = describe(w, graph->inputs[0]);
-  w->file.output = describe(w, graph->output);
+  w->file.n_input = (size_t)graph->n_inputs;
+  w->file.n_output = 1;
+  w->file.input = describe_all(w, graph->inputs, graph->n_inputs);
+  w->file.output = describe_all(w, &graph->output, 1);
 }
 
 static Onnx__StringStringEntryProto **write_meta(ronde__onnx_writer *w, const ronde__file_meta *meta, int n) {
@@ -146,9 +154,6 @@ static ronde_status write_model(ronde__onnx_writer *w, const ronde__file_meta *m
 ronde_status ronde__onnx_write(const ronde__net *net, const char *path, const ronde__file_meta *meta, int n_meta) {
   const ronde_graph *graph = ronde__net_graph(net);
   ronde__onnx_writer w = {.path = path, .net = net, .graph = graph, .opset = OPSET};
-  if (graph->n_inputs > 1)
-    return ronde__fail(RONDE_E_USAGE, "%s: only networks of one input are written as ONNX, and this one has %d", path,
-                       graph->n_inputs);
   if (ronde_graph_parameters(graph) > (int64_t)(MAX_BYTES / sizeof(float)))
     return ronde__fail(RONDE_E_USAGE, "%s: the network has %" PRId64 " parameters, more than an ONNX file can have",
                        path, ronde_graph_parameters(graph));

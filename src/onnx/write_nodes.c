@@ -27,13 +27,19 @@ static void add_window(ronde__onnx_writer *w, const ronde__op_attr *attr, Onnx__
   if (attr->ceil_mode) ronde__onnx_add_int(w, to, "ceil_mode", 1);
 }
 
+/* Of a sequence, which is an image of one row by now: so is its weight. */
 static void write_conv(ronde__onnx_writer *w, const ronde__node *node) {
+  const char *y = ronde__onnx_out_name(w, node, 0), *row = ronde__onnx_text(w, "%s.weight", y ? y : "");
   if (node->attr.of_sequence) {
-    ronde__onnx_refuse(w, node, "convolutions of sequences are not written yet");
-    return;
+    static const int64_t height = 2;
+    Onnx__NodeProto *step = ronde__onnx_add(w, "Unsqueeze", node->label, row);
+    ronde__onnx_add_param(w, node, 0, step);
+    ronde__onnx_add_input(w, step, ronde__onnx_add_sizes(w, 1, &height));
   }
   Onnx__NodeProto *to = ronde__onnx_add_like(w, node, "Conv");
-  ronde__onnx_add_params(w, node, to);
+  if (node->attr.of_sequence) ronde__onnx_add_input(w, to, row);
+  else ronde__onnx_add_param(w, node, 0, to);
+  if (node->n_params > 1) ronde__onnx_add_param(w, node, 1, to);
   ronde__onnx_add_int(w, to, "group", node->attr.groups ? node->attr.groups : 1);
   add_window(w, &node->attr, to);
 }
@@ -449,6 +455,13 @@ static void write_linear(ronde__onnx_writer *w, const ronde__node *node) {
   ronde__onnx_add_param(w, node, 1, add);
 }
 
+/* Rows of a table. */
+static void write_embedding(ronde__onnx_writer *w, const ronde__node *node) {
+  Onnx__NodeProto *to = ronde__onnx_add(w, "Gather", node->label, ronde__onnx_out_name(w, node, 0));
+  ronde__onnx_add_param(w, node, 0, to);
+  ronde__onnx_add_input(w, to, w->names[node->in[0]]);
+}
+
 /* ---- all ---- */
 
 void ronde__onnx_write_node(ronde__onnx_writer *w, const ronde__node *node) {
@@ -475,7 +488,8 @@ void ronde__onnx_write_node(ronde__onnx_writer *w, const ronde__node *node) {
   case RONDE__OP_LAYER_NORM: write_layer_norm(w, node); break;
   case RONDE__OP_GROUP_NORM: write_group_norm(w, node); break;
   case RONDE__OP_LSTM:
-  case RONDE__OP_GRU: ronde__onnx_write_recurrent(w, node); break;
+  case RONDE__OP_GRU:
+  case RONDE__OP_RNN: ronde__onnx_write_recurrent(w, node); break;
   case RONDE__OP_ATTENTION: ronde__onnx_write_attention(w, node); break;
   case RONDE__OP_RMS_NORM: write_rms_norm(w, node); break;
   case RONDE__OP_DROPOUT: write_dropout(w, node); break;
@@ -492,9 +506,9 @@ void ronde__onnx_write_node(ronde__onnx_writer *w, const ronde__node *node) {
   case RONDE__OP_SOFTMAX:
     ronde__onnx_add_int(w, ronde__onnx_add_like(w, node, "Softmax"), "axis", node->attr.dim + 1);
     break;
-  case RONDE__OP_EMBEDDING:
-  case RONDE__OP_LENGTHS: ronde__onnx_refuse(w, node, "tokens are not written yet"); break;
-  case RONDE__OP_ADDITIVE_ATTENTION: ronde__onnx_refuse(w, node, "additive attention is not written yet"); break;
+  case RONDE__OP_EMBEDDING: write_embedding(w, node); break;
+  case RONDE__OP_LENGTHS: ronde__onnx_write_lengths(w, node); break;
+  case RONDE__OP_ADDITIVE_ATTENTION: ronde__onnx_write_additive_attention(w, node); break;
   default: ronde__onnx_refuse(w, node, "ONNX has no such operator");
   }
 }

@@ -1,107 +1,99 @@
-/* What the ops of sequences are in ONNX: LSTM, GRU, attention. */
+/* What the ops of sequences are in ONNX: recurrent layers, and attention of both kinds. */
 #include "onnx/writer.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* ---- LSTM and GRU ---- */
+/* ---- recurrent layers ---- */
 
-/* Blocks of `block` elements in the order of ONNX: of an LSTM i f g o to i o f g, of a GRU r z n to z r h. */
-static void turn_gates(const float *values, int gates, int64_t block, float *out) {
-  static const int lstm[] = {0, 3, 1, 2}, gru[] = {1, 0, 2};
-  const int *from = gates == 4 ? lstm : gru;
-  for (int gate = 0; gate < gates; gate++)
-    memcpy(out + gate * block, values + from[gate] * block, (size_t)block * sizeof *out);
+/* Block i of ONNX's rows is block from[i] of Ronde's. */
+typedef struct gate_order {
+  int n, from[4];
+} gate_order;
+
+/* LSTM: i f g o to i o f g, and peepholes i f o to i o f; GRU: r z n to z r h. */
+static const gate_order of_lstm = {4, {0, 3, 1, 2}}, of_peepholes = {3, {0, 2, 1}}, of_gru = {3, {1, 0, 2}},
+                        of_rnn = {1, {0}};
+
+static const gate_order *order_of(const ronde__node *node) {
+  return node->kind == RONDE__OP_LSTM ? &of_lstm : node->kind == RONDE__OP_GRU ? &of_gru : &of_rnn;
 }
 
-static int gates_of(const ronde__node *node) { return node->kind == RONDE__OP_LSTM ? 4 : 3; }
-
-/* Parameters i, and i + 1 where they are two halves, as one initializer of that name. */
-static void add_gates(ronde__onnx_writer *w, const ronde__node *node, int i, int n, const char *name,
-                      const ronde__shape *shape, Onnx__NodeProto *to) {
+/* Parameters i, and i + 1 where they are two halves, as one initializer of the first one's name, which it returns. */
+static const char *add_gates(ronde__onnx_writer *w, const ronde__node *node, int i, int n, const gate_order *order,
+                             const ronde__shape *shape) {
   bool *written = &w->written[node->param[i]];
+  const char *name = w->graph->params[node->param[i]].name;
   float *values = *written ? NULL : ronde__onnx_add_floats_of(w, name, shape);
   for (int k = 0; k < n && values; k++) {
-    int64_t elems = ronde__shape_elems(&w->graph->params[node->param[i + k]].shape);
+    int64_t elems = ronde__shape_elems(&w->graph->params[node->param[i + k]].shape), block = elems / order->n;
     float *own = ronde__onnx_room(w, (size_t)elems * sizeof *own);
-    if (!own) return;
+    if (!own) return name;
     ronde__net_get(w->net, ronde__onnx_param_at(w->net, node->param[i + k]), own);
-    turn_gates(own, gates_of(node), elems / gates_of(node), values + k * elems);
+    for (int gate = 0; gate < order->n; gate++)
+      memcpy(values + k * elems + gate * block, own + order->from[gate] * block, (size_t)block * sizeof *own);
   }
   *written = true;
-  ronde__onnx_add_input(w, to, name);
-}
-
-/* Of both biases: what one's name has around the part that PyTorch gives it, "_ih_l0". */
-static const char *bias_name(ronde__onnx_writer *w, const ronde__node *node) {
-  static const char part[] = "_ih_l0";
-  const char *name = w->graph->params[node->param[2]].name, *at = strstr(name, part);
-  if (!at) return name;
-  return ronde__onnx_text(w, "%.*s%s", (int)(at - name), name, at + sizeof part - 1);
-}
-
-static Onnx__NodeProto *add_move(ronde__onnx_writer *w, const ronde__node *node, const char *type, const char *from,
-                                 const char *to) {
-  Onnx__NodeProto *move = ronde__onnx_add(w, type, node->label, to);
-  ronde__onnx_add_input(w, move, from);
-  return move;
+  return name;
 }
 
 static void add_transpose(ronde__onnx_writer *w, const ronde__node *node, const char *from, const char *to) {
   static const int64_t perm[] = {1, 0, 2};
-  ronde__onnx_add_ints(w, add_move(w, node, "Transpose", from, to), "perm", 3, perm);
+  ronde__onnx_add_ints(w, ronde__onnx_add_step(w, node, "Transpose", from, to), "perm", 3, perm);
 }
 
-/* Squeeze or Unsqueeze. */
-static void add_axis(ronde__onnx_writer *w, const ronde__node *node, const char *type, int64_t axis, const char *from,
-                     const char *to) {
-  Onnx__NodeProto *move = add_move(w, node, type, from, to);
-  ronde__onnx_add_input(w, move, ronde__onnx_add_sizes(w, 1, &axis));
-}
+enum { X, W, R, B, LENGTHS, HIDDEN, CELL, P, N_INPUTS };
 
-static void add_weights(ronde__onnx_writer *w, const ronde__node *node, Onnx__NodeProto *to) {
+static void add_weights(ronde__onnx_writer *w, const ronde__node *node, const char **inputs) {
+  const gate_order *order = order_of(node);
   int64_t hidden = node->attr.out_channels, features = ronde__onnx_shape_in(w, node)->dim[1];
-  int64_t rows = gates_of(node) * hidden;
+  int64_t rows = order->n * hidden;
   const ronde__shape ih = {3, {1, rows, features}}, hh = {3, {1, rows, hidden}}, bias = {2, {1, 2 * rows}};
-  add_gates(w, node, 0, 1, w->graph->params[node->param[0]].name, &ih, to);
-  add_gates(w, node, 1, 1, w->graph->params[node->param[1]].name, &hh, to);
-  if (node->attr.bias) add_gates(w, node, 2, 2, bias_name(w, node), &bias, to);
-  else if (node->n_inputs > 1) ronde__onnx_add_input(w, to, "");
+  const ronde__shape peepholes = {2, {1, 3 * hidden}};
+  inputs[W] = add_gates(w, node, 0, 1, order, &ih);
+  inputs[R] = add_gates(w, node, 1, 1, order, &hh);
+  if (node->attr.bias) inputs[B] = add_gates(w, node, 2, 2, order, &bias);
+  if (node->attr.peepholes) inputs[P] = add_gates(w, node, node->n_params - 1, 1, &of_peepholes, &peepholes);
+}
+
+/* What tells the operator from its usual form. */
+static void add_kind(ronde__onnx_writer *w, const ronde__node *node, Onnx__NodeProto *to) {
+  ronde__onnx_add_int(w, to, "hidden_size", node->attr.out_channels);
+  if (node->attr.reverse) ronde__onnx_add_word(w, to, "direction", "reverse");
+  if (node->attr.cell == RONDE__CELL_GRU) ronde__onnx_add_int(w, to, "linear_before_reset", 1);
+  if (node->attr.cell == RONDE__CELL_RELU) ronde__onnx_add_word_list(w, to, "activations", "Relu");
 }
 
 /* In ONNX time comes first, and there is a dimension of directions. */
 void ronde__onnx_write_recurrent(ronde__onnx_writer *w, const ronde__node *node) {
-  const bool is_lstm = node->kind == RONDE__OP_LSTM;
-  const int n_states = is_lstm ? 2 : 1;
-  const char *y = ronde__onnx_out_name(w, node, 0), *part[3] = {"", "", ""}, *state[3] = {"", "", ""};
-  if (node->attr.lengths) {
-    ronde__onnx_refuse(w, node, "recurrent layers that have lengths are not written yet");
-    return;
-  }
+  const char *type = node->kind == RONDE__OP_LSTM ? "LSTM" : node->kind == RONDE__OP_GRU ? "GRU" : "RNN";
+  const int n_states = node->n_outputs - 1, n_given = node->n_inputs - 1 - node->attr.lengths;
+  const char *y = ronde__onnx_out_name(w, node, 0), *part[3] = {"", "", ""}, *inputs[N_INPUTS] = {NULL};
+  int n_inputs = 0;
   if (!y) return;
-  const char *x = ronde__onnx_text(w, "%s.x", y), *steps = ronde__onnx_text(w, "%s.steps", y);
-  add_transpose(w, node, w->names[node->in[0]], x);
-  for (int i = 1; i < node->n_inputs; i++) {
-    state[i] = ronde__onnx_text(w, "%s.state%d", y, i);
-    add_axis(w, node, "Unsqueeze", 0, w->names[node->in[i]], state[i]);
+  if (node->attr.lengths) inputs[LENGTHS] = ronde__onnx_steps_of(w, node, ronde__onnx_shape_in(w, node)->dim[0]);
+  inputs[X] = ronde__onnx_text(w, "%s.x", y);
+  add_transpose(w, node, w->names[node->in[0]], inputs[X]);
+  for (int i = 0; i < n_given; i++) {
+    inputs[HIDDEN + i] = ronde__onnx_text(w, "%s.state%d", y, i + 1);
+    ronde__onnx_add_axis(w, node, "Unsqueeze", 0, w->names[node->in[1 + i]], inputs[HIDDEN + i]);
   }
   for (int i = 0; i <= n_states; i++)
     if (w->needed[node->out[i]]) part[i] = ronde__onnx_text(w, "%s.part%d", y, i);
-  Onnx__NodeProto *to = ronde__onnx_add(w, is_lstm ? "LSTM" : "GRU", node->label, part[0]);
+  Onnx__NodeProto *to = ronde__onnx_add(w, type, node->label, part[0]);
   for (int i = 1; i <= n_states; i++) ronde__onnx_add_output(w, to, part[i]);
-  ronde__onnx_add_input(w, to, x);
-  add_weights(w, node, to);
-  if (node->n_inputs > 1) ronde__onnx_add_input(w, to, "");
-  for (int i = 1; i < node->n_inputs; i++) ronde__onnx_add_input(w, to, state[i]);
-  ronde__onnx_add_int(w, to, "hidden_size", node->attr.out_channels);
-  if (node->attr.reverse) ronde__onnx_add_word(w, to, "direction", "reverse");
-  if (!is_lstm) ronde__onnx_add_int(w, to, "linear_before_reset", 1);
+  add_weights(w, node, inputs);
+  for (int i = 0; i < N_INPUTS; i++)
+    if (inputs[i]) n_inputs = i + 1;
+  for (int i = 0; i < n_inputs; i++) ronde__onnx_add_input(w, to, inputs[i]);
+  add_kind(w, node, to);
   if (part[0] && *part[0]) {
-    add_axis(w, node, "Squeeze", 1, part[0], steps);
+    const char *steps = ronde__onnx_text(w, "%s.steps", y);
+    ronde__onnx_add_axis(w, node, "Squeeze", 1, part[0], steps);
     add_transpose(w, node, steps, y);
   }
   for (int i = 1; i <= n_states; i++)
-    if (part[i] && *part[i]) add_axis(w, node, "Squeeze", 0, part[i], ronde__onnx_out_name(w, node, i));
+    if (part[i] && *part[i]) ronde__onnx_add_axis(w, node, "Squeeze", 0, part[i], ronde__onnx_out_name(w, node, i));
 }
 
 /* ---- attention ---- */
@@ -118,18 +110,92 @@ static void add_parts(ronde__onnx_writer *w, const ronde__node *node, const char
   ronde__onnx_add_int(w, cut, "axis", 2);
 }
 
+/* What of S keys is seen, for T queries, bool [N,1,T,S]. */
+static const char *add_mask(ronde__onnx_writer *w, const ronde__node *node, int64_t t, int64_t s) {
+  static const int64_t axes[] = {1, 2};
+  const char *seen = ronde__onnx_seen_of(w, node, s), *mask = ronde__onnx_text(w, "%s.mask%lld", seen, (long long)t);
+  if (!mask || ronde__onnx_is_given(w, mask)) return mask;
+  const int64_t sizes[] = {1, 1, t, 1};
+  const char *row = ronde__onnx_text(w, "%s.row", mask);
+  Onnx__NodeProto *step = ronde__onnx_add_step(w, node, "Unsqueeze", seen, row);
+  ronde__onnx_add_input(w, step, ronde__onnx_add_sizes(w, 2, axes));
+  step = ronde__onnx_add_step(w, node, "Expand", row, mask);
+  ronde__onnx_add_input(w, step, ronde__onnx_add_sizes(w, 4, sizes));
+  return mask;
+}
+
 void ronde__onnx_write_attention(ronde__onnx_writer *w, const ronde__node *node) {
-  const char *y = ronde__onnx_out_name(w, node, 0), *parts[3] = {NULL};
-  if (node->attr.lengths) {
-    ronde__onnx_refuse(w, node, "attention to lengths is not written yet");
-    return;
-  }
-  for (int i = 0; i < node->n_inputs; i++) parts[i] = w->names[node->in[i]];
-  if (node->n_inputs == 1) add_parts(w, node, y ? y : "", parts);
-  Onnx__NodeProto *to = ronde__onnx_add(w, "Attention", node->label, y);
+  const bool lengths = node->attr.lengths, packed = node->n_inputs - lengths == 1;
+  const char *y = ronde__onnx_out_name(w, node, 0), *parts[3] = {NULL}, *mask = "";
+  const int64_t s = w->graph->tensors[node->in[packed ? 0 : 1]]->shape.dim[0];
+  for (int i = 0; i < node->n_inputs - lengths; i++) parts[i] = w->names[node->in[i]];
+  if (packed) add_parts(w, node, y ? y : "", parts);
+  if (lengths) mask = add_mask(w, node, ronde__onnx_shape_in(w, node)->dim[0], s);
+  const char *any = lengths ? ronde__onnx_any_of(w, node) : NULL;
+  const char *of_keys = lengths ? ronde__onnx_text(w, "%s.of_keys", y ? y : "") : y;
+  Onnx__NodeProto *to = ronde__onnx_add(w, "Attention", node->label, of_keys);
   for (int i = 0; i < 3; i++) ronde__onnx_add_input(w, to, parts[i]);
+  if (lengths) ronde__onnx_add_input(w, to, mask);
   ronde__onnx_add_int(w, to, "q_num_heads", node->attr.heads);
   ronde__onnx_add_int(w, to, "kv_num_heads", node->attr.heads);
   ronde__onnx_add_int(w, to, "is_causal", node->attr.causal);
   ronde__onnx_need_opset(w, 23);
+  if (lengths) ronde__onnx_add_input(w, ronde__onnx_add_step(w, node, "Mul", of_keys, y), any);
+}
+
+/* ---- additive attention ---- */
+
+/* What scores are a product with, [U]: v, or normalised g v / |v|. */
+static const char *add_vector(ronde__onnx_writer *w, const ronde__node *node, const char *y) {
+  const char *v = w->graph->params[node->param[0]].name, *norm = ronde__onnx_text(w, "%s.norm", y);
+  const char *factor = ronde__onnx_text(w, "%s.factor", y), *vector = ronde__onnx_text(w, "%s.vector", y);
+  const int64_t axis = 0;
+  Onnx__NodeProto *to = ronde__onnx_add(w, "ReduceL2", node->label, norm);
+  ronde__onnx_add_param(w, node, 0, to);
+  ronde__onnx_add_input(w, to, ronde__onnx_add_sizes(w, 1, &axis));
+  ronde__onnx_need_opset(w, 18); /* axes are an input */
+  to = ronde__onnx_add(w, "Div", node->label, factor);
+  ronde__onnx_add_param(w, node, 1, to);
+  ronde__onnx_add_input(w, to, norm);
+  ronde__onnx_add_input(w, ronde__onnx_add_step(w, node, "Mul", v, vector), factor);
+  return vector;
+}
+
+/* v tanh(q + k + b), [N,T,S]. */
+static const char *add_scores(ronde__onnx_writer *w, const ronde__node *node, const char *y) {
+  const char *query = w->names[node->in[0]], *biased = ronde__onnx_text(w, "%s.biased", y);
+  const char *rows = ronde__onnx_text(w, "%s.queries", y), *columns = ronde__onnx_text(w, "%s.keys", y);
+  const char *sums = ronde__onnx_text(w, "%s.sums", y), *tanh = ronde__onnx_text(w, "%s.tanh", y);
+  const char *scores = ronde__onnx_text(w, "%s.scores", y);
+  if (node->attr.normalised) ronde__onnx_add_param(w, node, 2, ronde__onnx_add_step(w, node, "Add", query, biased));
+  ronde__onnx_add_axis(w, node, "Unsqueeze", 2, node->attr.normalised ? biased : query, rows);
+  ronde__onnx_add_axis(w, node, "Unsqueeze", 1, w->names[node->in[1]], columns);
+  ronde__onnx_add_input(w, ronde__onnx_add_step(w, node, "Add", rows, sums), columns);
+  ronde__onnx_add_step(w, node, "Tanh", sums, tanh);
+  const char *vector = node->attr.normalised ? add_vector(w, node, y) : NULL;
+  Onnx__NodeProto *to = ronde__onnx_add_step(w, node, "MatMul", tanh, scores);
+  if (vector) ronde__onnx_add_input(w, to, vector);
+  else ronde__onnx_add_param(w, node, 0, to);
+  return scores;
+}
+
+void ronde__onnx_write_additive_attention(ronde__onnx_writer *w, const ronde__node *node) {
+  static const float unseen = -1e30f;
+  const char *y = ronde__onnx_out_name(w, node, 0);
+  if (!y) return;
+  const char *scores = add_scores(w, node, y);
+  if (!node->attr.lengths) {
+    ronde__onnx_add_int(w, ronde__onnx_add_step(w, node, "Softmax", scores, y), "axis", 2);
+    return;
+  }
+  const char *seen = ronde__onnx_seen_of(w, node, w->graph->tensors[node->in[1]]->shape.dim[0]);
+  const char *any = ronde__onnx_any_of(w, node);
+  const char *row = ronde__onnx_text(w, "%s.seen", y), *masked = ronde__onnx_text(w, "%s.masked", y);
+  const char *shares = ronde__onnx_text(w, "%s.shares", y);
+  ronde__onnx_add_axis(w, node, "Unsqueeze", 1, seen, row);
+  Onnx__NodeProto *to = ronde__onnx_add_step(w, node, "Where", row, masked);
+  ronde__onnx_add_input(w, to, scores);
+  ronde__onnx_add_input(w, to, ronde__onnx_add_floats(w, 0, 1, &unseen));
+  ronde__onnx_add_int(w, ronde__onnx_add_step(w, node, "Softmax", masked, shares), "axis", 2);
+  ronde__onnx_add_input(w, ronde__onnx_add_step(w, node, "Mul", shares, y), any);
 }

@@ -77,6 +77,26 @@ Onnx__NodeProto *ronde__onnx_add(ronde__onnx_writer *w, const char *type, const 
   return w->status == RONDE_OK ? node : NULL;
 }
 
+Onnx__NodeProto *ronde__onnx_add_step(ronde__onnx_writer *w, const ronde__node *node, const char *type,
+                                      const char *from, const char *to) {
+  Onnx__NodeProto *step = ronde__onnx_add(w, type, node->label, to);
+  ronde__onnx_add_input(w, step, from);
+  return step;
+}
+
+void ronde__onnx_add_axis(ronde__onnx_writer *w, const ronde__node *node, const char *type, int64_t axis,
+                          const char *from, const char *to) {
+  Onnx__NodeProto *step = ronde__onnx_add_step(w, node, type, from, to);
+  ronde__onnx_add_input(w, step, ronde__onnx_add_sizes(w, 1, &axis));
+}
+
+bool ronde__onnx_is_given(const ronde__onnx_writer *w, const char *name) {
+  for (size_t i = w->status == RONDE_OK ? w->file.n_node : 0; i > 0; i--)
+    for (size_t k = 0; k < w->file.node[i - 1]->n_output; k++)
+      if (!strcmp(w->file.node[i - 1]->output[k], name)) return true;
+  return false;
+}
+
 void ronde__onnx_add_input(ronde__onnx_writer *w, Onnx__NodeProto *node, const char *name) {
   if (node) APPEND(w, node->input, node->n_input, ronde__onnx_text(w, "%s", name ? name : ""));
 }
@@ -132,6 +152,17 @@ void ronde__onnx_add_word(ronde__onnx_writer *w, Onnx__NodeProto *node, const ch
   attribute->s = (ProtobufCBinaryData){strlen(copy), (uint8_t *)copy};
 }
 
+/* Of this word alone. */
+void ronde__onnx_add_word_list(ronde__onnx_writer *w, Onnx__NodeProto *node, const char *name, const char *value) {
+  Onnx__AttributeProto *attribute = add_attribute(w, node, name, TYPE(STRINGS));
+  ProtobufCBinaryData *list = attribute ? ronde__onnx_room(w, sizeof *list) : NULL;
+  char *copy = list ? ronde__onnx_text(w, "%s", value) : NULL;
+  if (!copy) return;
+  *list = (ProtobufCBinaryData){strlen(copy), (uint8_t *)copy};
+  attribute->n_strings = 1;
+  attribute->strings = list;
+}
+
 /* ---- initializers ---- */
 
 static Onnx__TensorProto *new_tensor(ronde__onnx_writer *w, int type, int rank, const int64_t *dims) {
@@ -185,6 +216,10 @@ const char *ronde__onnx_add_floats(ronde__onnx_writer *w, int rank, int64_t n, c
 
 const char *ronde__onnx_add_sizes(ronde__onnx_writer *w, int64_t n, const int64_t *values) {
   return add_constant(w, ONNX__TENSOR_PROTO__DATA_TYPE__INT64, 1, n, values, sizeof *values);
+}
+
+const char *ronde__onnx_add_token(ronde__onnx_writer *w, int32_t token) {
+  return add_constant(w, ONNX__TENSOR_PROTO__DATA_TYPE__INT32, 0, 1, &token, sizeof token);
 }
 
 /* ---- nodes of the graph ---- */

@@ -29,12 +29,21 @@ char *ronde__onnx_text(ronde__onnx_writer *w, const char *format, ...) __attribu
 
 /* A new node with one output; NULL after an error, which all that follow take. */
 Onnx__NodeProto *ronde__onnx_add(ronde__onnx_writer *w, const char *type, const char *label, const char *output);
+/* The same from one name to another, called like a node of the graph. */
+Onnx__NodeProto *ronde__onnx_add_step(ronde__onnx_writer *w, const ronde__node *node, const char *type,
+                                      const char *from, const char *to);
+/* Squeeze, Unsqueeze or a reduction, along one axis. */
+void ronde__onnx_add_axis(ronde__onnx_writer *w, const ronde__node *node, const char *type, int64_t axis,
+                          const char *from, const char *to);
+/* Whether a node gives this name already: several nodes of the graph may need the same of one tensor. */
+bool ronde__onnx_is_given(const ronde__onnx_writer *w, const char *name);
 void ronde__onnx_add_input(ronde__onnx_writer *w, Onnx__NodeProto *node, const char *name); /* "": left out */
 void ronde__onnx_add_output(ronde__onnx_writer *w, Onnx__NodeProto *node, const char *name);
 void ronde__onnx_add_int(ronde__onnx_writer *w, Onnx__NodeProto *node, const char *name, int64_t value);
 void ronde__onnx_add_ints(ronde__onnx_writer *w, Onnx__NodeProto *node, const char *name, int n, const int64_t *values);
 void ronde__onnx_add_float(ronde__onnx_writer *w, Onnx__NodeProto *node, const char *name, float value);
 void ronde__onnx_add_word(ronde__onnx_writer *w, Onnx__NodeProto *node, const char *name, const char *value);
+void ronde__onnx_add_word_list(ronde__onnx_writer *w, Onnx__NodeProto *node, const char *name, const char *value);
 
 /* A new initializer; the memory of its elements, which the caller fills. */
 void *ronde__onnx_add_tensor(ronde__onnx_writer *w, const char *name, int type, int rank, const int64_t *dims);
@@ -43,6 +52,7 @@ float *ronde__onnx_add_fixed(ronde__onnx_writer *w, const char *label, const cha
 /* Constants of a name that they are given; rank 0: a scalar. */
 const char *ronde__onnx_add_floats(ronde__onnx_writer *w, int rank, int64_t n, const float *values);
 const char *ronde__onnx_add_sizes(ronde__onnx_writer *w, int64_t n, const int64_t *values);
+const char *ronde__onnx_add_token(ronde__onnx_writer *w, int32_t token); /* a scalar */
 
 /* Of a node of the graph: the shape of its first input, the name of its output i. */
 const ronde__shape *ronde__onnx_shape_in(const ronde__onnx_writer *w, const ronde__node *node);
@@ -65,8 +75,16 @@ void ronde__onnx_release(ronde__onnx_writer *w);
 
 /* write_nodes.c: the nodes of ONNX for one of the graph. */
 void ronde__onnx_write_node(ronde__onnx_writer *w, const ronde__node *node);
-/* write_sequences.c: of LSTM and GRU, and of attention. */
+/* write_sequences.c: of recurrent layers, and of attention. */
 void ronde__onnx_write_recurrent(ronde__onnx_writer *w, const ronde__node *node);
 void ronde__onnx_write_attention(ronde__onnx_writer *w, const ronde__node *node);
+void ronde__onnx_write_additive_attention(ronde__onnx_writer *w, const ronde__node *node);
+/* write_lengths.c: of the lengths of tokens; and what a node whose last input is lengths [N,1] gives to ONNX: how many steps
+ * of `most` there are, int32 [N]; whether a key of S is seen, bool [N,S], where one is in any case; and whether any is,
+ * 1 or 0, f32 [N,1,1]. */
+void ronde__onnx_write_lengths(ronde__onnx_writer *w, const ronde__node *node);
+const char *ronde__onnx_steps_of(ronde__onnx_writer *w, const ronde__node *node, int64_t most);
+const char *ronde__onnx_seen_of(ronde__onnx_writer *w, const ronde__node *node, int64_t s);
+const char *ronde__onnx_any_of(ronde__onnx_writer *w, const ronde__node *node);
 
 #endif

@@ -9,7 +9,7 @@
 
 #define RONDE__OP_MAX_INPUTS 4
 #define RONDE__OP_MAX_OUTPUTS 4
-#define RONDE__OP_MAX_PARAMS 4
+#define RONDE__OP_MAX_PARAMS 5
 #define RONDE__OP_MAX_BUFFERS 3
 
 typedef enum ronde__op_kind {
@@ -65,6 +65,15 @@ typedef enum ronde__window_mode {
   RONDE__OUTSIDE_WRAP
 } ronde__window_mode;
 
+/* What a step of a recurrent layer is (cells.c); each is of one op. */
+typedef enum ronde__cell_kind {
+  RONDE__CELL_LSTM,
+  RONDE__CELL_GRU,
+  RONDE__CELL_GRU_RESET_FIRST,
+  RONDE__CELL_TANH, /* of an RNN */
+  RONDE__CELL_RELU
+} ronde__cell_kind;
+
 /* How an image is resized: where the places of outputs are among the inputs, and which input is the nearest. */
 typedef enum ronde__resize_coordinates {
   RONDE__RESIZE_HALF_PIXEL,
@@ -89,7 +98,7 @@ typedef struct ronde__resize {
 
 /* What the user asked for; the fields that the kind uses. */
 typedef struct ronde__op_attr {
-  int64_t out_channels;                 /* convolution, linear; LSTM, GRU: hidden values */
+  int64_t out_channels;                 /* convolution, linear; recurrent: hidden values */
   int kernel[2], stride[2], padding[2]; /* upsampling: kernel alone; resizing: the output size */
   int padding_more[2];                  /* zeros behind beyond those in front; below 0: fewer */
   int dilation[2];                      /* 0 means 1 */
@@ -104,11 +113,13 @@ typedef struct ronde__op_attr {
   int heads;          /* attention */
   bool causal;        /* attention: a query sees the keys up to its own place */
   bool normalised;    /* additive attention: with a scale and a bias */
-  bool lengths;  /* attention, LSTM, GRU, CTC: the last input says how many keys or steps of each example there are */
-  bool reverse;  /* LSTM, GRU: from the last step to the first */
-  int n_inputs;  /* concatenation, LSTM, GRU, attention */
-  int n_outputs; /* split */
-  int dim;       /* softmax, concatenation, split: which one; layer normalisation: how many, from the last on */
+  ronde__cell_kind cell;
+  bool peepholes; /* LSTM */
+  bool lengths;   /* attention, recurrent, CTC: the last input says how many keys or steps of each example there are */
+  bool reverse;   /* recurrent: from the last step to the first */
+  int n_inputs;   /* concatenation, recurrent, attention */
+  int n_outputs;  /* split */
+  int dim;        /* softmax, concatenation, split: which one; layer normalisation: how many, from the last on */
   int64_t sizes[RONDE__OP_MAX_OUTPUTS]; /* split: of the pieces */
   int64_t length, step;                 /* softmax, layer normalisation: of a group's elements, set by layouts(); cross
                                            entropy: classes */

@@ -145,6 +145,17 @@ def in_own_order(net, name, values):
         halves = [gru_gates(half) for direction in values for half in np.split(direction, 2)]
         endings = ["_ih_l0", "_hh_l0", "_reverse_ih_l0", "_reverse_hh_l0"]
         return {name + ending: half for ending, half in zip(endings, halves)}
+    if change == "both biases":
+        ih, hh = np.split(values[0], 2)
+        return {name: gates(ih), name.replace("_ih_", "_hh_"): gates(hh)}
+    if change == "RNN biases":
+        ih, hh = np.split(values[0], 2)
+        return {name + "_ih_l0": ih, name + "_hh_l0": hh}
+    if change == "peepholes":
+        i, o, f = np.split(values[0], 3)
+        return {name: np.concatenate([i, f, o])}
+    if change == "one":
+        return {name: values[0]}
     if change == "transposed":
         return {name: values.T}
     if change == "gates":
@@ -340,6 +351,28 @@ def recurrent():
     save(n)
 
 
+def cells():
+    """The other cells: an LSTM with peepholes, a GRU that resets first, in both directions, and an RNN."""
+    n = Net("cells", [4, 3])
+    n.add("Transpose", ["input"], "a", perm=[1, 0, 2])
+    n.add("LSTM", ["a", n.weight("lstm.weight_ih_l0", 1, 16, 3), n.weight("lstm.weight_hh_l0", 1, 16, 4), n.weight("lstm.bias_ih_l0", 1, 32),
+                   "", "", "", n.weight("lstm.weight_peephole_l0", 1, 12)], "b", hidden_size=4)
+    n.add("Squeeze", ["b", n.constant("axis", [1])], "c")
+    n.add("GRU", ["c", n.weight("gru.weight_ih_l0", 2, 9, 4), n.weight("gru.weight_hh_l0", 2, 9, 3), n.weight("gru.bias", 2, 18)], "d",
+          hidden_size=3, direction="bidirectional", linear_before_reset=0)
+    n.add("Transpose", ["d"], "e", perm=[0, 2, 1, 3])
+    n.add("Reshape", ["e", n.constant("sizes", [0, 0, -1])], "f")
+    n.add("RNN", ["f", n.weight("W", 1, 5, 6), n.weight("R", 1, 5, 5), n.weight("B", 1, 10)], ["g", "h"], hidden_size=5,
+          direction="reverse")
+    n.add("Transpose", ["h"], "i", perm=[1, 0, 2])
+    n.add("Flatten", ["i"], "j")
+    n.add("Gemm", ["j", n.weight("fc.weight", CLASSES, 5), n.weight("fc.bias", CLASSES)], "output", transB=1)
+    n.change = {"lstm.weight_ih_l0": "gates", "lstm.weight_hh_l0": "gates", "lstm.bias_ih_l0": "both biases",
+                "lstm.weight_peephole_l0": "peepholes", "gru.weight_ih_l0": "GRU weights", "gru.weight_hh_l0": "GRU weights",
+                "gru.bias": "GRU biases", "W": "one", "R": "one", "B": "RNN biases"}
+    save(n)
+
+
 # ---- bad files ----
 
 
@@ -419,7 +452,7 @@ def bad():
         n.add("Gemm", ["d", n.weight("fc.weight", CLASSES, 2)], "output", transB=1)
         return n
 
-    put("reset", recurrent("GRU", 3).model(), "GRU /GRU_1: only linear_before_reset 1 is supported")
+    put("clip", recurrent("GRU", 3, clip=1.0).model(), "GRU /GRU_1: only the usual gates are supported, without clip")
     put("directions", recurrent("LSTM", 4, direction="bidirectional").model(), "are not initializers [2, 4 hidden, features]")
     n = recurrent("LSTM", 4)
     n.nodes[1].input[2] = "W"
@@ -513,5 +546,5 @@ def bad():
     (FOLDER / "bad.json").write_text(json.dumps(said, indent=0) + "\n")
 
 
-for make in (small, residual, branches, windows, pooled, sequence, recurrent, bad):
+for make in (small, residual, branches, windows, pooled, sequence, recurrent, cells, bad):
     make()

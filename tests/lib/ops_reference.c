@@ -27,7 +27,8 @@ int64_t input_channels(const op_case *c, int i) {
 static bool are_lengths(const op_case *c, int i) { return c->attr.lengths && i == c->attr.n_inputs - 1; }
 
 static bool is_state(const op_case *c, int i) {
-  return (c->kind == RONDE__OP_LSTM || c->kind == RONDE__OP_GRU) && i > 0 && !are_lengths(c, i);
+  return (c->kind == RONDE__OP_LSTM || c->kind == RONDE__OP_GRU || c->kind == RONDE__OP_RNN) && i > 0 &&
+         !are_lengths(c, i);
 }
 
 /* One number an example; of CTC also in place of the target, which is labels. */
@@ -832,6 +833,7 @@ static int n_inputs_of(const op_case *c) {
   switch (c->kind) {
   case RONDE__OP_LSTM:
   case RONDE__OP_GRU:
+  case RONDE__OP_RNN:
   case RONDE__OP_ATTENTION:
   case RONDE__OP_ADDITIVE_ATTENTION:
   case RONDE__OP_CONCAT: return c->attr.n_inputs;
@@ -876,6 +878,7 @@ static void (*const references[RONDE__N_OPS])(const op_case *c, reference *r) = 
     [RONDE__OP_GROUP_NORM] = group_norm_reference,
     [RONDE__OP_LSTM] = recurrent_reference,
     [RONDE__OP_GRU] = recurrent_reference,
+    [RONDE__OP_RNN] = recurrent_reference,
     [RONDE__OP_PAIR] = pair_reference,
     [RONDE__OP_PAIR_SUM] = pair_reference,
     [RONDE__OP_FUNCTION] = function_reference,

@@ -2,7 +2,7 @@
 #include "ops_testing.h"
 
 const char *const gradient_names[RONDE__OP_MAX_PARAMS] = {"weight gradient", "bias gradient", "gradient of parameter 2",
-                                                          "gradient of parameter 3"};
+                                                          "gradient of parameter 3", "gradient of parameter 4"};
 
 char finding[640];
 

@@ -1,0 +1,151 @@
+/* The products of a recurrent layer, and the memory that it needs. */
+#include "ops/recurrent_plan.h"
+
+void ronde__recurrent_release(const ronde__op_desc *desc, void *opaque) {
+  ronde__recurrent_state *s = opaque;
+  if (!s) return;
+  for (int i = 0; i < 2; i++) {
+    ronde__gates_sum *sums[] = {&s->dh[i], &s->dx[i], &s->dreset[i]};
+    for (int k = 0; k < 3; k++) {
+      ronde__gemm_list_destroy(&sums[k]->wholes);
+      ronde__gemm_list_destroy(&sums[k]->narrows);
+    }
+    for (int k = 0; k < 2; k++) {
+      ronde__gemm_list_destroy(&s->dw_ih[i][k].chunks);
+      ronde__gemm_list_destroy(&s->dw_hh[i][k].chunks);
+    }
+  }
+  ronde__free(s);
+}
+
+/* ---- preparing ---- */
+
+static int examples_of(const ronde__recurrent_state *s, bool last) {
+  return (int)(last ? s->n - (s->n_pieces - 1) * s->piece : s->piece);
+}
+
+static void make_forward(const ronde__op_desc *desc, ronde__recurrent_state *s) {
+  for (int last = 0; last < 2; last++)
+    for (int narrow = 0; narrow < 2; narrow++) {
+      int n = (int)(narrow ? s->h % RONDE__PANEL : RONDE__PANEL), m = examples_of(s, last);
+      if (n == 0 || (!narrow && s->h < RONDE__PANEL)) continue;
+      ronde__gemm_shape x = {.m = m, .n = n, .k = (int)s->f, .lda = s->t * s->f, .ldb = n, .ldc = s->row * n};
+      ronde__gemm_shape h = {.m = m, .n = n, .k = (int)s->h, .lda = s->h, .ldb = n};
+      h.ldc = (s->cell->adds ? s->row : s->g) * n;
+      s->rows_of_x[last][narrow] = ronde__gemm_pair_resolve(desc, x);
+      s->sums_of_h[last][narrow] = ronde__gemm_pair_resolve(desc, h);
+    }
+}
+
+/* Over the gates from `begin` on, of a panel of n columns. A gate's gradient lies at `column` of a row, or at its own place. */
+static ronde_status make_gates_sum(const ronde__op_desc *desc, const ronde__recurrent_state *s, int64_t begin,
+                                   int64_t end, int64_t n, int64_t ldc, const int *column, ronde__gates_sum *sum) {
+  int64_t wholes = s->h / RONDE__PANEL, rest = s->h % RONDE__PANEL, count = end - begin;
+  RONDE_TRY(ronde__gemm_list_create(count * wholes, &sum->wholes));
+  RONDE_TRY(ronde__gemm_list_create(rest ? count : 0, &sum->narrows));
+  for (int64_t i = 0; i < count; i++) {
+    int64_t g = begin + i, place = column ? column[g] : g;
+    for (int64_t p = 0; p < wholes; p++) {
+      sum->wholes.a[i * wholes + p] =
+          (uint64_t)(p * RONDE__PANEL * s->row * s->t * s->n + place * RONDE__PANEL) * sizeof(float);
+      sum->wholes.b[i * wholes + p] = (uint64_t)((g * s->h + p * RONDE__PANEL) * n) * sizeof(float);
+    }
+    if (!rest) continue;
+    sum->narrows.a[i] = (uint64_t)(place * rest) * sizeof(float); /* from the last panel on */
+    sum->narrows.b[i] = (uint64_t)((g * s->h + wholes * RONDE__PANEL) * n) * sizeof(float);
+  }
+  for (int last = 0; last < 2; last++) {
+    ronde__gemm_shape shape = {
+        .m = examples_of(s, last), .n = (int)n, .k = RONDE__PANEL, .lda = s->row * RONDE__PANEL, .ldb = n, .ldc = ldc};
+    if (wholes) sum->whole[last] = ronde__gemm_pair_resolve(desc, shape);
+    shape.k = (int)rest, shape.lda = s->row * rest;
+    if (rest) sum->narrow[last] = ronde__gemm_pair_resolve(desc, shape);
+  }
+  return RONDE_OK;
+}
+
+static ronde_status make_rows_sum(const ronde__op_desc *desc, const ronde__recurrent_state *s, int64_t m, int64_t n,
+                                  int64_t ldc, ronde__rows_sum *sum) {
+  int64_t rows = s->n * s->t;
+  RONDE_TRY(ronde__gemm_list_create(rows / RONDE__ROWS_CHUNK, &sum->chunks));
+  for (int64_t i = 0; i < sum->chunks.count; i++) {
+    sum->chunks.a[i] = (uint64_t)(i * RONDE__ROWS_CHUNK * s->row * m) * sizeof(float);
+    sum->chunks.b[i] = (uint64_t)(i * RONDE__ROWS_CHUNK * n) * sizeof(float);
+  }
+  ronde__gemm_shape shape = {
+      .m = (int)m, .n = (int)n, .k = RONDE__ROWS_CHUNK, .lda = s->row * m, .ldb = n, .ldc = ldc, .trans_a = true};
+  if (sum->chunks.count) sum->chunk = ronde__gemm_pair_resolve(desc, shape);
+  shape.k = (int)(rows % RONDE__ROWS_CHUNK);
+  if (shape.k) sum->rest = ronde__gemm_pair_resolve(desc, shape);
+  return RONDE_OK;
+}
+
+/* Columns of a panel that is narrow, or not; 0: there is none. */
+static int64_t width_if(int64_t columns, bool narrow) {
+  if (narrow) return columns % RONDE__PANEL;
+  return columns < RONDE__PANEL ? 0 : RONDE__PANEL;
+}
+
+static ronde_status make_backward(const ronde__op_desc *desc, ronde__recurrent_state *s) {
+  const int64_t early = s->cell->reset ? s->g - 1 : s->g;
+  for (int i = 0; i < 2; i++) {
+    int64_t of_h = width_if(s->h, i), of_f = width_if(s->f, i);
+    if (of_h) RONDE_TRY(make_gates_sum(desc, s, 0, early, of_h, of_h, s->cell->column, &s->dh[i]));
+    if (of_h && early < s->g)
+      RONDE_TRY(make_gates_sum(desc, s, early, s->g, of_h, of_h, s->cell->column, &s->dreset[i]));
+    if (of_f) RONDE_TRY(make_gates_sum(desc, s, 0, s->g, of_f, s->t * s->f, NULL, &s->dx[i]));
+    for (int k = 0; k < 2 && of_h; k++) {
+      int64_t columns_f = width_if(s->f, k), columns_h = width_if(s->h, k);
+      if (columns_f) RONDE_TRY(make_rows_sum(desc, s, of_h, columns_f, s->f, &s->dw_ih[i][k]));
+      if (columns_h) RONDE_TRY(make_rows_sum(desc, s, of_h, columns_h, s->h, &s->dw_hh[i][k]));
+    }
+  }
+  return RONDE_OK;
+}
+
+ronde_status ronde__recurrent_prepare(const ronde__op_desc *desc, void **state_out) {
+  const ronde__cell *cell = ronde__cell_of(&desc->attr);
+  const ronde__phys *x = &desc->in[0];
+  ronde__recurrent_state *s;
+  RONDE__ALLOC(s, sizeof *s, "plan of a recurrent layer");
+  s->cell = cell, s->g = cell->gates, s->row = cell->row;
+  s->n = x->n, s->t = x->c, s->f = x->w, s->h = desc->attr.out_channels;
+  s->piece = ronde__ceil_div(s->n, desc->threads);
+  s->n_pieces = ronde__ceil_div(s->n, s->piece);
+  make_forward(desc, s);
+  ronde_status status = make_backward(desc, s);
+  if (status != RONDE_OK) ronde__recurrent_release(desc, s);
+  else *state_out = s;
+  return status;
+}
+
+/* Rows, behind them cells. */
+size_t ronde__recurrent_saved(const ronde__op_desc *desc, const void *opaque) {
+  const ronde__recurrent_state *s = opaque;
+  return (size_t)(s->t * s->n * (s->row + ronde__recurrent_has_cells(s)) * s->h);
+}
+
+/* Forward: both weights, the bias twice, peepholes, the present h, its sums where they lie apart, and what it is reset to.
+ * Backward: the rows' gradients; h before each step, and x, in panels; the gradients of h and of cells; both weights;
+ * peepholes; what h is reset to, in panels, and the gradient of that. */
+size_t ronde__recurrent_work(const ronde__op_desc *desc, const void *opaque, bool backward) {
+  const ronde__recurrent_state *s = opaque;
+  int64_t rows = s->t * s->n, now = s->n * s->h, weights = (s->f + s->h) * s->g * s->h;
+  int64_t peepholes = desc->attr.peepholes ? 3 * s->h : 0;
+  bool resets = s->cell->reset != NULL;
+  if (backward)
+    return (size_t)(rows * ((s->row + 1 + resets) * s->h + s->f) + (2 + resets) * now + weights + peepholes);
+  return (size_t)(weights + 2 * s->row * s->h + peepholes + (1 + resets) * now + (s->cell->adds ? 0 : s->g * now));
+}
+
+const char *ronde__recurrent_implementation(const ronde__op_desc *desc, const void *opaque) {
+  const ronde__recurrent_state *s = opaque;
+  return s->rows_of_x[1][s->h < RONDE__PANEL].set.implementation;
+}
+
+double ronde__recurrent_executed_flops(const ronde__op_desc *desc, const void *opaque, bool backward) {
+  const ronde__recurrent_state *s = opaque;
+  double of_x = 2 * (double)(s->n * s->t * s->g * s->h * s->f), of_h = of_x / (double)s->f * (double)s->h;
+  if (!backward) return of_x + of_h;
+  return of_x * (desc->need_dinput[0] + !desc->frozen[RONDE__WEIGHT_IH]) + of_h * (1 + !desc->frozen[RONDE__WEIGHT_HH]);
+}
