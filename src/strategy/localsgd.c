@@ -47,8 +47,8 @@ typedef struct state {
   int64_t n_local;              /* steps since the last began */
   bool averages; /* the last step was before --local-after: a synchronisation is the average, whatever is outer */
   bool under_way;
-  bool begins_next; /* overlapped: the update of the one that ends also writes the outer gradients of the next */
-  bool cancelled, broken;   /* as all have learnt */
+  bool begins_next;       /* overlapped: the update of the one that ends also writes the outer gradients of the next */
+  bool cancelled, broken; /* as all have learnt */
   int64_t step, equal_step; /* the last one; and that behind which all workers were equal last, */
   ronde__undo *equal;       /* whose state this is; NULL: it is not kept */
   tally tally;
