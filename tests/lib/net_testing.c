@@ -347,7 +347,8 @@ static void build_recurrent(ronde_graph *graph, ronde_tensor *x) {
   ronde_tensor *y = ronde_lstm(x, "encoder", &both, &h, NULL);
   both.hidden_0 = h, both.no_bias = true;
   y = ronde_add(y, ronde_gru(y, "decoder", &both, &last));
-  const ronde_recurrent_options peeping = {.hidden = 4, .peepholes = true}, resetting = {.hidden = 3, .reset_first = true};
+  const ronde_recurrent_options peeping = {.hidden = 4, .peepholes = true},
+                                resetting = {.hidden = 3, .reset_first = true};
   y = ronde_gru(ronde_lstm(y, "peeping", &peeping, NULL, NULL), "resetting", &resetting, NULL);
   y = ronde_rnn(y, "plain", &(ronde_recurrent_options){.hidden = 5, .both_directions = true}, NULL);
   const ronde_tensor *const all[] = {ronde_flatten(y), ronde_flatten(last)};
