@@ -166,6 +166,7 @@ static void translations_are_counted(void **state) {
   assert_true(fabs(precision - 100. * n_found / n) < 1e-9);
   assert_true(fabs(real_at(bleu, "brevity_penalty") - exp(1 - (double)n_wanted / n)) < 1e-9);
   assert_true(real_at(bleu, "score") == 0); /* there is no match of four */
+  assert_true(real_at(bleu, "exact") == 0);
   json_decref(bleu);
   /* Of all test pairs, in batches whose translations end at different lengths. */
   json_t *one = bleu_of("init=%s/w data=pairs:%s/pairs.tsv threads=1 bleu=char");
@@ -175,6 +176,7 @@ static void translations_are_counted(void **state) {
   assert_true(real_at(wide, "beam") == 3);
   precision = json_number_value(json_array_get(json_object_get(wide, "precisions"), 0));
   if (!(precision > 95)) fail_msg("of the letters %g %% are right", precision);
+  if (!(real_at(wide, "exact") > 0.9)) fail_msg("of the words %g are right", real_at(wide, "exact"));
   json_decref(one), json_decref(three), json_decref(wide);
 }
 

@@ -148,6 +148,7 @@ static void eval_print_bleu(const json_t *bleu) {
     printf("%s%.1f", n ? "/" : " ", json_number_value(precision));
   }
   printf(", brevity %.3f)\n", tool_number(bleu, "brevity_penalty"));
+  printf("exact     %.4f\n", tool_number(bleu, "exact"));
 }
 
 static void eval_print(const json_t *json) {

@@ -245,12 +245,18 @@ ronde_status ronde__bleu_add(ronde__bleu *sums, int tokens, ronde__bleu_text tol
     p.n = p.n_told + find_words(b, tokens == RONDE__BLEU_13A, p.words + p.n_told);
     status = count_pair(&p, sums);
   }
+  if (status == RONDE_OK) {
+    sums->n_texts++;
+    sums->n_exact += told.n == wanted.n && !memcmp(told.at, wanted.at, (size_t)told.n);
+  }
   ronde__free(p.words);
   ronde__free(memory);
   return status;
 }
 
 void ronde__bleu_join(ronde__bleu *sums, const ronde__bleu *others) {
+  sums->n_texts += others->n_texts;
+  sums->n_exact += others->n_exact;
   sums->n_told += others->n_told;
   sums->n_wanted += others->n_wanted;
   for (int n = 0; n < RONDE__BLEU_ORDERS; n++) {
@@ -272,4 +278,8 @@ double ronde__bleu_score(const ronde__bleu *sums) {
   double sum = 0;
   for (int n = 0; n < RONDE__BLEU_ORDERS; n++) sum += log(ronde__bleu_precision(sums, n)) / RONDE__BLEU_ORDERS;
   return ronde__bleu_brevity(sums) * exp(sum); /* of a precision of 0 the logarithm is -Inf, and this is 0 */
+}
+
+double ronde__bleu_exact(const ronde__bleu *sums) {
+  return sums->n_texts ? (double)sums->n_exact / (double)sums->n_texts : 0;
 }

@@ -11,6 +11,7 @@
 enum { RONDE__BLEU_ORDERS = 4 };
 
 typedef struct ronde__bleu {
+  int64_t n_texts, n_exact;                                   /* translations, and those that are their reference */
   int64_t n_told, n_wanted;                                   /* tokens of translations, and of references */
   int64_t matched[RONDE__BLEU_ORDERS], n[RONDE__BLEU_ORDERS]; /* n-grams of translations: found, and all */
 } ronde__bleu;
@@ -32,5 +33,7 @@ double ronde__bleu_precision(const ronde__bleu *sums, int n);
 double ronde__bleu_brevity(const ronde__bleu *sums);
 /* From 0 to 100. */
 double ronde__bleu_score(const ronde__bleu *sums);
+/* The share of translations that are their reference byte for byte, from 0 to 1; 0 where there are none. */
+double ronde__bleu_exact(const ronde__bleu *sums);
 
 #endif

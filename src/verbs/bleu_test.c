@@ -79,6 +79,23 @@ static void corpora_have_sacrebleus_score(void **state) {
   fclose(file);
 }
 
+/* Byte for byte, whatever tokens are compared: blanks count too. One of four, and one of two. */
+static void what_is_the_reference_is_exact(void **state) {
+  static const struct {
+    const char *told, *wanted;
+  } all[] = {{"a cat", "a cat"}, {"acat", "a cat"}, {"a cat", "a"}, {"", "a"}, {"", ""}, {"b", "a"}};
+  ronde__bleu first = {0}, others = {0};
+  for (size_t i = 0; i < RONDE__COUNT(all); i++) {
+    ronde__bleu_text told = {all[i].told, (int64_t)strlen(all[i].told)},
+                     wanted = {all[i].wanted, (int64_t)strlen(all[i].wanted)};
+    assert_int_equal(ronde__bleu_add(i < 4 ? &first : &others, RONDE__BLEU_CHAR, told, wanted), RONDE_OK);
+  }
+  assert_true(ronde__bleu_exact(&first) == 0.25 && ronde__bleu_exact(&others) == 0.5);
+  ronde__bleu_join(&first, &others);
+  assert_true(ronde__bleu_exact(&first) == 2. / 6);
+  assert_true(ronde__bleu_exact(&(ronde__bleu){0}) == 0);
+}
+
 /* Of a text that is as long as a text may be. */
 static void a_long_text_is_counted(void **state) {
   enum { BYTES = 65535 };
@@ -95,6 +112,7 @@ static void a_long_text_is_counted(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(corpora_have_sacrebleus_score),
+      cmocka_unit_test(what_is_the_reference_is_exact),
       cmocka_unit_test(a_long_text_is_counted),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -91,8 +91,9 @@ json_t *ronde__bleu_json(const ronde__job *job, const ronde__bleu *sums) {
   json_t *precisions = json_array();
   for (int n = 0; n < RONDE__BLEU_ORDERS; n++)
     json_array_append_new(precisions, json_real(ronde__bleu_precision(sums, n)));
-  return json_pack("{s:f, s:s, s:I, s:o, s:f, s:I, s:I}", "score", ronde__bleu_score(sums), "tokens",
-                   job->options->bleu == RONDE__BLEU_13A ? "13a" : "char", "beam", (json_int_t)job->options->beam,
-                   "precisions", precisions, "brevity_penalty", ronde__bleu_brevity(sums), "translation_tokens",
-                   (json_int_t)sums->n_told, "reference_tokens", (json_int_t)sums->n_wanted);
+  return json_pack("{s:f, s:f, s:s, s:I, s:o, s:f, s:I, s:I}", "score", ronde__bleu_score(sums), "exact",
+                   ronde__bleu_exact(sums), "tokens", job->options->bleu == RONDE__BLEU_13A ? "13a" : "char", "beam",
+                   (json_int_t)job->options->beam, "precisions", precisions, "brevity_penalty",
+                   ronde__bleu_brevity(sums), "translation_tokens", (json_int_t)sums->n_told, "reference_tokens",
+                   (json_int_t)sums->n_wanted);
 }
