@@ -100,6 +100,8 @@ static bool has_batch_norm(const ronde__job *job, const ronde_graph *graph) {
   return has_op(graph, RONDE__OP_BATCH_NORM2D);
 }
 
+static bool has_tables(const ronde__job *job, const ronde_graph *graph) { return has_op(graph, RONDE__OP_EMBEDDING); }
+
 static bool has_values(const ronde__job *job, const ronde_graph *graph) { return job->model && job->targets > 0; }
 
 static bool has_cross_entropy(const ronde__job *job, const ronde_graph *graph) {
@@ -136,6 +138,7 @@ static const struct {
     [RONDE__NEED_CLASSES] = {RONDE__KNOWN_DATA, has_classes},
     [RONDE__NEED_VALUES] = {RONDE__KNOWN_NETWORK, has_values},
     [RONDE__NEED_BATCH_NORM] = {RONDE__KNOWN_NETWORK, has_batch_norm},
+    [RONDE__NEED_TABLES] = {RONDE__KNOWN_NETWORK, has_tables},
     [RONDE__NEED_CROSS_ENTROPY] = {RONDE__KNOWN_NETWORK, has_cross_entropy},
 };
 
