@@ -152,6 +152,8 @@ static const struct {
     [RONDE__NEED_TESTS] = {"batch=4 steps=1", small_model, true, false, true},
     [RONDE__NEED_PATIENCE] = {RUN "steps=1"},
     [RONDE__NEED_CLASSES] = {"batch=4 steps=1", small_regression, true, true},
+    [RONDE__NEED_SHUFFLE] = {RUN "steps=1 shuffle=off"},
+    [RONDE__NEED_LENGTHS] = {RUN "steps=1"},
     [RONDE__NEED_TABLES] = {RUN "steps=1 workers=2"},
     [RONDE__NEED_SIMULATED] = {RUN "steps=1"},
     [RONDE__NEED_MEASURED] = {RUN "steps=1 transport=sim sim-net=/dev/null"},
