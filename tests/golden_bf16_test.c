@@ -59,7 +59,9 @@ static int ten_step_failures(const golden *g, const machine *m) {
     int64_t end = ronde__min(begin + g->batch, g->examples);
     double loss = gradients(g, &s, begin, end), wanted = json_number_value(json_array_get(f64, k));
     double bound = BOUND * number(errors_of(g), "losses_error") + LOSS_FLOOR * fabs(wanted);
-    ronde__optim_step(optim, s.pool, sgd.lr, ronde__net_values(s.net), ronde__net_gradients(s.net));
+    ronde__optim_begin(optim, sgd.lr);
+    ronde__optim_range_on(optim, s.pool, ronde__net_values(s.net), ronde__net_gradients(s.net), 0,
+                          ronde__optim_elems(optim));
     failures += !holds(s.text, "a loss of ten steps", fabs(loss - wanted), bound);
     begin = end < g->examples ? end : 0;
   }

@@ -59,7 +59,9 @@ static ronde__optim *optim_of(subject *s, const ronde__kernels *kernels) {
 }
 
 static void update(subject *s, ronde__optim *optim) {
-  ronde__optim_step(optim, s->pool, sgd.lr, ronde__net_values(s->net), ronde__net_gradients(s->net));
+  ronde__optim_begin(optim, sgd.lr);
+  ronde__optim_range_on(optim, s->pool, ronde__net_values(s->net), ronde__net_gradients(s->net), 0,
+                        ronde__optim_elems(optim));
 }
 
 /* Quiet: whether there are any, so the rest is left out once one is found; here and below. */

@@ -41,7 +41,9 @@ static int ten_steps(const golden *g, const char *optimizer, const ronde__optim_
   for (int k = 0; k < STEPS; k++) {
     int64_t end = ronde__min(begin + g->batch, g->examples);
     losses[k] = gradients(g, &s, begin, end);
-    ronde__optim_step(optim, s.pool, options->lr, ronde__net_values(s.net), ronde__net_gradients(s.net));
+    ronde__optim_begin(optim, options->lr);
+    ronde__optim_range_on(optim, s.pool, ronde__net_values(s.net), ronde__net_gradients(s.net), 0,
+                          ronde__optim_elems(optim));
     begin = end < g->examples ? end : 0;
   }
   const json_t *stage = field(g->json, optimizer);

@@ -115,11 +115,49 @@ static void cross_entropy_of_large_logits(void **unused) {
   }
 }
 
+/* Steps behind the end of all examples are not computed: what x holds there does no harm, not even to the gradients of the
+ * weights, which are sums over rows by the chunk. */
+static void nan_behind_all_examples_is_not_read(void **unused) {
+  enum {
+    STEPS = 40,
+    FEATURES = 5,
+    EXAMPLES = 3,
+    READ = 22
+  }; /* of the longest example's nine steps of three rows there is one chunk of 64 rows */
+  static const op_case cases[] = {LSTM(EXAMPLES, STEPS, FEATURES, 8, false, true, false, 0),
+                                  LSTM(EXAMPLES, STEPS, FEATURES, 8, false, true, true, 0),
+                                  GRU(EXAMPLES, STEPS, FEATURES, 8, false, true, false, 0),
+                                  GRU(EXAMPLES, STEPS, FEATURES, 8, false, true, true, 0)};
+  for (size_t i = 0; i < RONDE__COUNT(cases); i++)
+    for (int accumulates = 0; accumulates < 2; accumulates++) {
+      reference ref = reference_make(&cases[i]);
+      variant v = {.op = ronde__ops[cases[i].kind], .kernels = ronde__kernels_available(0), .need = 1};
+      v.gemm = RONDE__GEMM_XSMM, v.accumulate = accumulates;
+      op_run runs[2];
+      memcpy(ref.in[1], (float[]){9, 4, 2}, EXAMPLES * sizeof(float));
+      for (int broken = 0; broken < 2; broken++) {
+        for (int64_t e = 0; e < input_elems(&cases[i]) && broken; e++)
+          if (e / FEATURES % STEPS >= READ) ref.in[0][e] = NAN;
+        assert_true(op_run_open(&runs[broken], &cases[i], &ref, &v, NULL));
+        op_run_forward(&runs[broken]);
+        op_run_backward(&runs[broken]);
+        assert_true(all_guards_hold(&runs[broken]));
+      }
+      assert_memory_equal(runs[0].din[0].at, runs[1].din[0].at, (size_t)runs[0].din[0].n * sizeof(float));
+      for (int p = 0; p < runs[0].desc.n_params; p++)
+        assert_memory_equal(runs[0].dparam[p].at, runs[1].dparam[p].at, (size_t)runs[0].dparam[p].n * sizeof(float));
+      for (int64_t e = 0; e < runs[1].dparam[0].n; e++) assert_true(isfinite(runs[1].dparam[0].at[e]));
+      op_run_close(&runs[0]), op_run_close(&runs[1]);
+      reference_free(&ref);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(nan_stays_in_its_example),
       cmocka_unit_test(max_pooling_prefers_the_first),
       cmocka_unit_test(cross_entropy_of_large_logits),
+      cmocka_unit_test(nan_behind_all_examples_is_not_read),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -175,6 +175,21 @@ static void recurrent_layers_too(void **state) {
   free(planned.weights), free(staged.weights);
 }
 
+/* The order is one worker's, whatever the number of workers. */
+static void batches_of_similar_length_too(void **state) {
+  static const char options[] = "epochs=2 batch=3 bucket-by-length=on";
+  observed fresh = train(recurrent, 29, "%s lr=0", options), one = train(recurrent, 29, "%s lr=0.1", options),
+           drawn = train(recurrent, 29, "epochs=2 batch=3 lr=0.1");
+  assert_true(one.examples == 58 && one.loss[0] != drawn.loss[0]);
+  for (int workers = 2; workers <= 4; ++workers) {
+    observed many = train(recurrent, 29, "%s lr=0.1 workers=%d", options, workers);
+    assert_int_equal(many.examples, 58);
+    check_close("batches of similar length", &many, &one, &fresh);
+    free(many.weights);
+  }
+  free(fresh.weights), free(one.weights), free(drawn.weights);
+}
+
 static void the_transformer_too(void **state) {
   check_worlds(NULL, "strategy=allreduce", worlds, RONDE__COUNT(worlds));
   check_worlds(NULL, "strategy=sharded", worlds, 1);
@@ -316,6 +331,7 @@ int main(void) {
       cmocka_unit_test(a_test_is_the_mean_over_its_labels),
       cmocka_unit_test(a_step_of_many_is_a_step_of_one),
       cmocka_unit_test(recurrent_layers_too),
+      cmocka_unit_test(batches_of_similar_length_too),
       cmocka_unit_test(the_transformer_too),
       cmocka_unit_test(bert_too),
       cmocka_unit_test(stages_have_the_bits_of_one_worker),

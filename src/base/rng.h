@@ -17,7 +17,8 @@
 #define RONDE__STREAM_LINKS (8ull << 32)
 #define RONDE__STREAM_STRAGGLERS (9ull << 32) /* | rank */
 #define RONDE__STREAM_TOKENS (10ull << 32)
-#define RONDE__STREAM_MASKS (11ull << 32) /* | epoch */
+#define RONDE__STREAM_MASKS (11ull << 32)   /* | epoch */
+#define RONDE__STREAM_LENGTHS (12ull << 32) /* | epoch */
 
 void ronde__philox(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4]);
 

@@ -144,6 +144,9 @@ typedef struct ronde__sampler_options {
   uint64_t seed;
   const int64_t
       *labels; /* [n_train], only read by create: each class keeps its share on both sides; NULL: not looked at */
+  /* [n_train], must outlive the sampler: shuffled batches are of examples of similar length, and contiguous parts of one
+   * have nearly equal lengths; NULL: they are drawn from all */
+  const int32_t *lengths;
 } ronde__sampler_options;
 
 typedef struct ronde__sampler ronde__sampler; /* immutable, shared by ranks and threads */

@@ -1,6 +1,7 @@
 /* Which examples a run trains on, in which order, and which it holds out for validation. All are functions of the
  * options. */
 #include "base/rng.h"
+#include "data/by_length.h"
 #include "data/data.h"
 
 #include <math.h>
@@ -170,5 +171,6 @@ ronde_status ronde__sampler_epoch(const ronde__sampler *s, int64_t epoch, int64_
   ronde__rng_permutation(&rng, order, s->n_list);
   for (int64_t i = 0; i < n; ++i) ids_out[i] = sampler_id_at(s, order[i]);
   if (order != ids_out) ronde__free(order);
-  return RONDE_OK;
+  const ronde__sampler_options *o = &s->options;
+  return o->lengths ? ronde__order_by_length(o->lengths, o->batch, o->seed, epoch, ids_out, n) : RONDE_OK;
 }

@@ -1,7 +1,10 @@
 /* The order of examples, and what is kept out of it. */
 #include "data/testing.h"
 
+#include "base/rng.h"
 #include "data/data.h"
+
+#include <math.h>
 
 static test_log lines;
 
@@ -217,6 +220,100 @@ static void test_impossible_options_are_named(void **state) {
     check_failed(&lines, ronde__sampler_create(&cases[i].options, &sampler), cases[i].status, cases[i].a, cases[i].b);
 }
 
+/* ---- by length ---- */
+
+static int32_t lengths[1000];
+
+static ronde__sampler *make_by_length(int64_t n, int64_t batch, bool drop_last) {
+  ronde__rng rng = ronde__rng_make(8, 0);
+  for (int i = 0; i < 1000; ++i) lengths[i] = 1 + (int32_t)ronde__rng_below(&rng, 60);
+  return make((ronde__sampler_options){
+      .n_train = n, .batch = batch, .shuffle = true, .drop_last = drop_last, .seed = 5, .lengths = lengths});
+}
+
+/* Of padding, where each batch is cut to its longest. */
+static int64_t padding_of(const int64_t *ids, int64_t n, int64_t batch) {
+  int64_t padding = 0;
+  for (int64_t at = 0; at < n; at += batch) {
+    int64_t some = ronde__min(batch, n - at), most = 0;
+    for (int64_t i = 0; i < some; ++i) most = ronde__max(most, lengths[ids[at + i]]);
+    for (int64_t i = 0; i < some; ++i) padding += most - lengths[ids[at + i]];
+  }
+  return padding;
+}
+
+static void check_batches(int64_t n, int64_t batch, bool drop_last) {
+  ronde__sampler *by_length = make_by_length(n, batch, drop_last);
+  ronde__sampler *drawn =
+      make((ronde__sampler_options){.n_train = n, .batch = batch, .shuffle = true, .drop_last = drop_last, .seed = 5});
+  int64_t n_epoch = ronde__sampler_epoch_examples(by_length), *before = NULL;
+  for (int64_t epoch = 1; epoch <= 3; ++epoch) {
+    int64_t *ids = epoch_ids(by_length, epoch), *again = epoch_ids(by_length, epoch), *plain = epoch_ids(drawn, epoch);
+    int counts[1000] = {0};
+    assert_memory_equal(ids, again, (size_t)n_epoch * sizeof *ids);
+    for (int64_t i = 0; i < n_epoch; ++i) ++counts[ids[i]], --counts[plain[i]];
+    for (int64_t i = 0; i < n; ++i) assert_int_equal(counts[i], 0); /* the examples of the epoch, each as often */
+    if (batch > 1 && n > 4 * batch)
+      assert_true(padding_of(ids, n_epoch, batch) < padding_of(plain, n_epoch, batch) / 3);
+    if (before && n > batch) assert_memory_not_equal(ids, before, (size_t)n_epoch * sizeof *ids);
+    free(before), free(again), free(plain);
+    before = ids;
+  }
+  free(before);
+  ronde__sampler_destroy(by_length), ronde__sampler_destroy(drawn);
+}
+
+static void test_batches_are_of_similar_length(void **state) {
+  check_batches(1000, 10, false);
+  check_batches(1000, 7, true);
+  check_batches(997, 8, false);
+  check_batches(30, 8, false);
+  check_batches(5, 5, false);
+  check_batches(40, 1, false);
+}
+
+/* The mean length of the worker that has the longest examples of a batch, above that of the one with the shortest. */
+static double unevenness(const int64_t *ids, int64_t batch, int workers) {
+  double least = INFINITY, most = 0;
+  for (int w = 0; w < workers; ++w) {
+    int64_t begin = ronde__shard_begin(batch, w, workers), end = ronde__shard_begin(batch, w + 1, workers), sum = 0;
+    for (int64_t i = begin; i < end; ++i) sum += lengths[ids[i]];
+    least = fmin(least, (double)sum / (double)(end - begin)), most = fmax(most, (double)sum / (double)(end - begin));
+  }
+  return most - least;
+}
+
+static int by_length(const void *a, const void *b) {
+  return lengths[*(const int64_t *)a] - lengths[*(const int64_t *)b];
+}
+
+/* Of any batch, although it was sorted. */
+static void test_workers_have_equal_work(void **state) {
+  enum { N = 960, BATCH = 48 };
+  ronde__sampler *sampler = make_by_length(N, BATCH, false);
+  int64_t *ids = epoch_ids(sampler, 1);
+  for (int workers = 2; workers <= 6; ++workers)
+    for (int64_t at = 0; at < N; at += BATCH) {
+      int64_t sorted[BATCH];
+      memcpy(sorted, ids + at, sizeof sorted);
+      qsort(sorted, BATCH, sizeof *sorted, by_length);
+      double of_sorted = unevenness(sorted, BATCH, workers), own = unevenness(ids + at, BATCH, workers);
+      if (!(own < of_sorted / 2)) fail_msg("%d workers: %g, sorted %g", workers, own, of_sorted);
+    }
+  free(ids);
+  ronde__sampler_destroy(sampler);
+}
+
+/* Not all short examples come first, or last. */
+static void test_batches_come_in_any_order(void **state) {
+  ronde__sampler *sampler = make_by_length(1000, 10, false);
+  int64_t *ids = epoch_ids(sampler, 1), n_rising = 0;
+  for (int b = 1; b < 100; ++b) n_rising += lengths[ids[10 * b]] > lengths[ids[10 * b - 10]];
+  assert_true(n_rising > 30 && n_rising < 70);
+  free(ids);
+  ronde__sampler_destroy(sampler);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_file_order_without_shuffle),
@@ -228,6 +325,9 @@ int main(void) {
       cmocka_unit_test(test_validation_is_drawn_by_the_seed),
       cmocka_unit_test(test_each_class_keeps_its_share),
       cmocka_unit_test(test_impossible_options_are_named),
+      cmocka_unit_test(test_batches_are_of_similar_length),
+      cmocka_unit_test(test_workers_have_equal_work),
+      cmocka_unit_test(test_batches_come_in_any_order),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

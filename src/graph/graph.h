@@ -168,6 +168,7 @@ typedef struct ronde__net_param {
   size_t n_packed;        /* without the padding behind it */
   bool frozen;            /* it lies behind those that train, and has no gradient */
   bool split;             /* each rank trains a part of it */
+  bool is_table;          /* it is looked up row by row, and nothing else */
 } ronde__net_param;
 
 /* State that is not trained: packed f32 in a flat array of its own, or a counter. */
@@ -198,6 +199,15 @@ float *ronde__net_gradients(ronde__net *net); /* NULL where the net does not tra
  * across two parameters. Kept ones are zero from the start, and left so by all who write there; transient ones are not
  * set. A net that is defined anew in each pass has none. */
 const ronde__range *ronde__net_dead(const ronde__net *net, int *n_out);
+
+/* From now on the gradient of a table has rows that were met, and others, which are not written: where gradients are
+ * kept they are zero already, else they hold anything. Whoever writes into a kept gradient adds to its rows. Before the
+ * first pass, or again, whatever the gradients hold: they are zero then. A replayed net has no tables. */
+ronde_status ronde__net_track_rows(ronde__net *net);
+/* Of a table: those that a pass has met since its gradient began. NULL: it is none, or rows are not tracked. */
+ronde__row_set *ronde__net_rows(const ronde__net *net, int param);
+/* Kept gradients are zero. */
+void ronde__net_clear_gradients(ronde__net *net);
 
 /* Fresh weights by seed: a function of (seed, index of the parameter, logical element). */
 ronde_status ronde__net_init(ronde__net *net, uint64_t seed);
@@ -243,7 +253,7 @@ typedef struct ronde__net_result {
 typedef struct ronde__net_hooks {
   /* About to be read for the first time in this pass, which ends with what this returns. NULL: no interest. */
   ronde_status (*param_needed)(void *user, int param);
-  /* Some of a parameter's gradient is final (op.h); parameters in backward order, none frozen, the events of one not
+  /* Some of a parameter's gradient is final (op.h; of a table, its rows); parameters in backward order, none frozen, the events of one not
    * between those of another unless they are concurrent. NULL: no interest. */
   void (*gradient)(void *user, const ronde__gradient *gradient);
   /* The layer whose backward has finished a parameter's gradient has ended: the gradients of its inputs, which may come behind that of

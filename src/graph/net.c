@@ -24,7 +24,8 @@ struct ronde__net {
   size_t partial_elems;
   ronde__range *dead; /* [n_dead] */
   int n_dead;
-  bool *touched; /* [n_params]: its gradient has a contribution of this backward */
+  ronde__row_set *rows; /* [n_params]: of tables that are tracked; bits NULL: it is none */
+  bool *touched;        /* [n_params]: its gradient has a contribution of this backward */
 };
 
 struct ronde__pass {
@@ -76,6 +77,18 @@ static void mark_split(ronde__net *net) {
         net->params[k].split |= net->params[k].index == net->graph->nodes[i].param[j] && !net->params[k].frozen;
 }
 
+/* All of its steps give rows, which lie one behind the other: where a linear layer shares a table, they do not. */
+static bool is_table(const ronde__plan *plan, const ronde__net_param *p, int param) {
+  bool any = false, gives = !p->frozen && p->layout.form == RONDE__PLAIN;
+  for (int i = 0; i < plan->n_steps && gives; i++)
+    for (int j = 0; j < plan->steps[i].desc.n_params; j++) {
+      if (plan->steps[i].param[j] != param) continue;
+      any = true;
+      gives &= j == 0 && plan->steps[i].op->gives_rows;
+    }
+  return any && gives;
+}
+
 /* Layouts do not depend on the batch size: a plan for one example shows them. */
 static ronde_status place_state(ronde__net *net) {
   const ronde_graph *graph = net->graph;
@@ -94,6 +107,7 @@ static ronde_status place_state(ronde__net *net) {
     place_params(net, plan, layouts, false);
     place_params(net, plan, layouts, true);
     mark_split(net);
+    for (int i = 0; i < net->n_params; i++) net->params[i].is_table = is_table(plan, &net->params[i], i);
     place_buffers(net, plan, layouts + graph->n_params);
     for (int i = 0; i < plan->n_steps; i++) {
       size_t elems = ronde__plan_step_partial_elems(&plan->steps[i]);
@@ -119,6 +133,7 @@ static void set_initial_buffers(ronde__net *net) {
 static ronde_status net_allocate(ronde__net *net) {
   RONDE__ALLOC(net->params, (size_t)net->graph->n_params * sizeof *net->params, "network");
   RONDE__ALLOC(net->touched, (size_t)net->graph->n_params * sizeof *net->touched, "network");
+  RONDE__ALLOC(net->rows, (size_t)net->graph->n_params * sizeof *net->rows, "network");
   RONDE__ALLOC(net->buffers, (size_t)net->graph->n_buffers * sizeof *net->buffers, "network");
   RONDE_TRY(place_state(net));
   if (net->options.shares) {
@@ -144,6 +159,8 @@ void ronde__net_destroy(ronde__net *net) {
   net->executor->destroy(net->execution);
   if (!net->options.shares) ronde__pages_unmap(net->values, net->n_elems * sizeof(float));
   ronde__pages_unmap(net->gradients, net->n_trained * sizeof(float));
+  for (int i = 0; i < net->n_params; i++) ronde__free(net->rows[i].bits);
+  ronde__free(net->rows);
   ronde__free(net->touched);
   ronde__free(net->dead);
   ronde__free(net->params);
@@ -206,6 +223,52 @@ int64_t ronde__net_slice_elems(const ronde__net *net) {
   for (int i = 0; i < net->n_buffers; i++)
     longest = ronde__max(longest, ronde__weight_slice_elems(&net->buffers[i].layout));
   return longest;
+}
+
+/* ---- rows that were met ---- */
+
+static ronde_status track_table(ronde__net *net, int param) {
+  const ronde__net_param *p = &net->params[param];
+  ronde__row_set *rows = &net->rows[param];
+  if (rows->bits) {
+    if (net->gradients) memset(net->gradients + p->offset, 0, p->n_packed * sizeof *net->gradients);
+    ronde__row_set_clear(rows);
+    return RONDE_OK;
+  }
+  rows->n = p->layout.o;
+  rows->elems = p->layout.i;
+  RONDE__ALLOC(rows->bits, (size_t)ronde__row_set_words(rows->n) * sizeof *rows->bits, "network");
+  return RONDE_OK;
+}
+
+ronde_status ronde__net_track_rows(ronde__net *net) {
+  for (int i = 0; i < net->n_params && !net->options.replay; i++)
+    if (net->params[i].is_table) RONDE_TRY(track_table(net, i));
+  return RONDE_OK;
+}
+
+ronde__row_set *ronde__net_rows(const ronde__net *net, int param) {
+  return net->rows[param].bits ? &net->rows[param] : NULL;
+}
+
+/* A new gradient begins: none of its rows is met. */
+static void forget_rows(ronde__net *net, int param) {
+  ronde__row_set *rows = &net->rows[param];
+  float *gradient = net->gradients ? net->gradients + net->params[param].offset : NULL;
+  for (int64_t row = 0, next; row < rows->n && gradient; row = next) {
+    next = ronde__row_set_run(rows, row, rows->n);
+    size_t bytes = (size_t)((next - row) * rows->elems) * sizeof *gradient;
+    if (ronde__row_set_has(rows, row)) memset(gradient + row * rows->elems, 0, bytes);
+  }
+  ronde__row_set_clear(rows);
+}
+
+void ronde__net_clear_gradients(ronde__net *net) {
+  for (int i = 0; i < net->n_params; i++) {
+    const ronde__net_param *p = &net->params[i];
+    if (ronde__net_rows(net, i)) forget_rows(net, i);
+    else if (!p->frozen) memset(net->gradients + p->offset, 0, p->n_elems * sizeof *net->gradients);
+  }
 }
 
 static float initial_value(const ronde__param *param, ronde__rng *rng) {
@@ -306,14 +369,15 @@ ronde_status ronde__pass_forward(ronde__pass *pass, const ronde__net_batch *batc
   return pass->net->executor->forward(pass->execution, batch, loss_scale, hooks, result_out);
 }
 
-static void tell_gradient(const ronde__net_param *p, int param, const float *data, const ronde__net_hooks *hooks) {
+static void tell_gradient(const ronde__net *net, int param, const float *data, const ronde__net_hooks *hooks) {
+  const ronde__net_param *p = &net->params[param];
   if (hooks && hooks->gradient)
-    hooks->gradient(hooks->user, &(ronde__gradient){param, p->offset, p->offset + p->n_packed, data, false});
+    hooks->gradient(hooks->user, &(ronde__gradient){param, p->offset, p->offset + p->n_packed, data, false,
+                                                    ronde__net_rows(net, param)});
 }
 
 void ronde__net_tell_gradient(const ronde__net *net, int param, const ronde__net_hooks *hooks) {
-  const ronde__net_param *p = &net->params[param];
-  tell_gradient(p, param, net->gradients + p->offset, hooks);
+  tell_gradient(net, param, net->gradients + net->params[param].offset, hooks);
 }
 
 /* Parameters that this pass did not reach: their gradient is zero, and final. */
@@ -323,14 +387,16 @@ static void finish_gradients(const ronde__pass *pass, bool accumulate, const ron
     const ronde__net_param *p = &net->params[i];
     if (net->touched[i] || p->frozen) continue;
     float *data = net->gradients ? net->gradients + p->offset : net->executor->gradient(pass->execution, i);
-    if (!accumulate) memset(data, 0, p->n_packed * sizeof *data);
-    tell_gradient(p, i, data, hooks);
+    if (!accumulate && !ronde__net_rows(net, i)) memset(data, 0, p->n_packed * sizeof *data);
+    tell_gradient(net, i, data, hooks);
   }
 }
 
 ronde_status ronde__pass_backward(ronde__pass *pass, bool accumulate, const ronde__net_hooks *hooks) {
   ronde__net *net = pass->net;
   memset(net->touched, 0, (size_t)net->n_params * sizeof *net->touched);
+  for (int i = 0; i < net->n_params && !accumulate; i++)
+    if (ronde__net_rows(net, i)) forget_rows(net, i);
   RONDE_TRY(net->executor->backward(pass->execution, accumulate, hooks, net->touched));
   finish_gradients(pass, accumulate, hooks);
   return RONDE_OK;

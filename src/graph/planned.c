@@ -443,6 +443,7 @@ static void planned_tell(const running *r, const ronde__gradient *of_op) {
   size_t at = r->p->shared->params[gradient.param].offset + r->step->param_at[of_op->param];
   gradient.begin += at;
   gradient.end += at;
+  gradient.rows = ronde__net_rows(r->p->shared->net, gradient.param);
   r->hooks->gradient(r->hooks->user, &gradient);
 }
 
@@ -464,7 +465,7 @@ static void tell_rest(running *r) {
     if (r->step->desc.frozen[j]) continue;
     r->touched[param] = true;
     const float *data = gradient_at(r->p, param) + r->step->param_at[j];
-    if (r->untold[j]) planned_tell(r, &(ronde__gradient){j, 0, r->untold[j], data, false});
+    if (r->untold[j]) planned_tell(r, &(ronde__gradient){j, 0, r->untold[j], data, false, NULL});
     if (r->hooks && r->hooks->layer_done && finishes(r, j)) r->hooks->layer_done(r->hooks->user, param);
   }
 }
@@ -505,6 +506,7 @@ static ronde_status planned_run_backward(planned_pass *p, bool accumulate, const
     /* To the gradient of a shared parameter that a step before has begun, this one adds. */
     for (int j = 0; j < step->desc.n_params; j++) call.accumulate_dparam[j] = accumulate || touched[step->param[j]];
     call.leaves_dead = leaves_dead(p, step);
+    if (step->desc.n_params > 0) call.rows = ronde__net_rows(p->shared->net, step->param[0]);
     bind_turned(p, step, accumulate, &call);
     if (is_shared(p, step, hooks)) RONDE_TRY(planned_share(p, step, true, hooks, &call));
     running r = {.p = p, .step = step, .hooks = hooks, .touched = touched};

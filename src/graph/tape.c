@@ -171,6 +171,17 @@ static ronde_status call_backward(ronde__tape *t, const ronde__plan_step *step, 
   return status;
 }
 
+/* In a pass, what is a table in the recorded graph may be read as something else too: then all of its rows are met. */
+static void bind_rows(const ronde__tape *t, const ronde__tape_entry *entry, ronde__op_call *call) {
+  const ronde__plan_step *step = &entry->step;
+  bool gives = step->op->gives_rows && !entry->is_foreign;
+  for (int i = 0; i < step->desc.n_params; i++) {
+    ronde__row_set *rows = ronde__net_rows(t->shared->net, step->param[i]);
+    if (rows && gives && i == 0) call->rows = rows;
+    else if (rows) ronde__row_set_add_all(rows);
+  }
+}
+
 /* To the gradient of a shared parameter that an entry before has begun (touched), this one adds. */
 static ronde_status tape_run_backward(ronde__tape *t, const ronde__tape_entry *entry, bool accumulate,
                                       const ronde__net_hooks *hooks, const bool *touched) {
@@ -181,6 +192,7 @@ static ronde_status tape_run_backward(ronde__tape *t, const ronde__tape_entry *e
   ronde__tape_bind(t, entry, &call);
   for (int i = 0; i < step->desc.n_params; i++)
     call.accumulate_dparam[i] = !entry->is_foreign && (accumulate || touched[step->param[i]]);
+  bind_rows(t, entry, &call);
   ronde_status status = take_gradients(t, entry, &call);
   if (status == RONDE_OK) status = call_backward(t, step, hooks, &call);
   for (int i = 0; i < step->desc.n_params && entry->is_foreign; i++) {

@@ -1,5 +1,6 @@
 /* Rows of a table by token numbers: y [...][F] = weight [x [...]]. The gradient of a row is the sum over the places where it
- * was met, in their order and in f64, whatever the number of threads; rows that were not met have a gradient of zero.
+ * was met, in their order and in f64, whatever the number of threads; rows that were not met have a gradient of zero,
+ * which is not written where the call keeps account of rows.
  * A table that is shared with a linear layer lies as that layer wants it, so that the features of a row are some floats apart.
  * Legend: V rows, F features, P places (examples times tokens of an example). */
 #include "ops/elementwise.h"
@@ -90,15 +91,20 @@ static void sort_places(const ronde__op_desc *desc, const ronde__op_call *call, 
   first[0] = 0;
 }
 
+/* Whether the row's gradient is added to what is there. */
+static bool adds_to(const ronde__op_call *call, int64_t row) {
+  return call->rows ? ronde__row_set_has(call->rows, row) : call->accumulate_dparam[0];
+}
+
 static void sum_row(const embedding_job *j, int64_t row) {
   enum { CHUNK = 256 };
   const ronde__op_call *call = j->call;
   const ronde__weight_layout *w = &j->desc->param[0];
   int64_t f = j->desc->attr.out_channels, step = step_of(w);
   float *dw = call->dparam[0] + ronde__weight_index(w, row, 0, 0);
-  bool adds = call->accumulate_dparam[0];
+  bool adds = adds_to(call, row);
   if (j->first[row] == j->first[row + 1]) {
-    for (int64_t i = 0; i < f && !adds; i++) dw[i * step] = 0;
+    for (int64_t i = 0; i < f && !adds && !call->rows; i++) dw[i * step] = 0;
     return;
   }
   for (int64_t at = 0; at < f; at += CHUNK) {
@@ -135,6 +141,8 @@ static ronde_status embedding_backward(const ronde__op_desc *desc, const void *s
     memset(call->dparam[0], 0, elems * sizeof(float));
   sort_places(desc, call, first, order);
   ronde__pool_run(call->pool, backward_part, &j);
+  for (int64_t r = 0; r < desc->attr.vocabulary && call->rows; r++)
+    if (first[r] < first[r + 1]) ronde__row_set_add(call->rows, r);
   return RONDE_OK;
 }
 
@@ -155,5 +163,6 @@ const ronde__op ronde__op_embedding = {
     .backward_reads = {.in = 1},
     .tokens = 1,
     .any_weights = true,
+    .gives_rows = true,
     .forms = (const ronde__form *const[]){&embedding_form, NULL},
 };

@@ -165,7 +165,7 @@ static void linear_f32_weight_rows(const ronde__linear_piece *j, int64_t ob, int
                   call->dout[0] + ob * j->desc->out[0].n * bo, &zero, 1, dw);
   if (!j->desc->in_pieces) return;
   size_t begin = (size_t)place, end = begin + (size_t)(pair->set.shape.m * bo);
-  call->listener.final(call->listener.user, &(ronde__gradient){0, begin, end, dw, true});
+  call->listener.final(call->listener.user, &(ronde__gradient){0, begin, end, dw, true, NULL});
 }
 
 static void linear_f32_weight_part(void *arg, int thread, int n_threads) {

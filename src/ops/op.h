@@ -4,6 +4,7 @@
 #define RONDE_OP_H
 
 #include "base/pool.h"
+#include "base/rows.h"
 #include "kernel/kernel.h"
 #include "tensor/tensor.h"
 
@@ -266,6 +267,9 @@ typedef struct ronde__gradient {
   size_t begin, end; /* from an op: in the packed parameter; behind the executor: in the flat arrays */
   const float *data;
   bool concurrent; /* transient: told from any thread of the pool, in any order, within the op's own time */
+  /* Behind the executor, of a whole table (ronde__net_track_rows): of all other rows the gradient is zero. There data
+   * is zero where gradients are kept, and else holds anything. NULL: all was computed. */
+  const ronde__row_set *rows;
 } ronde__gradient;
 
 typedef struct ronde__gradient_listener {
@@ -299,6 +303,9 @@ typedef struct ronde__op_call {
   bool accumulate_dinput[RONDE__OP_MAX_INPUTS];
   bool accumulate_dparam[RONDE__OP_MAX_PARAMS];
   bool leaves_dead; /* dparam[0] of dead taps may stay as it is: it is zero, or nobody reads it */
+  /* Backward of an op that gives_rows: those of dparam[0] that have a gradient already, to which it adds, whatever
+   * accumulate_dparam says. It leaves all others alone but those that it writes, and adds these. NULL: it writes all. */
+  ronde__row_set *rows;
   ronde__gradient_listener listener;
   float *saved;             /* what forward leaves to backward beside in and out */
   float *work;              /* scratch of this call */
@@ -320,7 +327,7 @@ typedef struct ronde__op_call {
 static inline void ronde__op_gradient_final(const ronde__op_call *call, int param, size_t begin, size_t end) {
   if (call->listener.final && call->dparam[param])
     call->listener.final(call->listener.user,
-                         &(ronde__gradient){param, begin, end, call->dparam[param] + begin, false});
+                         &(ronde__gradient){param, begin, end, call->dparam[param] + begin, false, NULL});
 }
 /* The same of all parameters. */
 static inline void ronde__op_gradients_final(const ronde__op_desc *desc, const ronde__op_call *call) {
@@ -388,6 +395,7 @@ typedef struct ronde__op {
   bool any_input;                 /* but one that does not read what its input holds */
   bool takes_rows;                /* inputs that have rows of examples for examples too (tensor.h) */
   bool any_weights;               /* its parameters may lie as a layer that shares them wants */
+  bool gives_rows;                /* the gradient of param[0], where that is PLAIN, has rows that are met, and others */
   bool is_view;                   /* out[0] is in[0] under another shape: no work, no memory */
   bool is_loss, wants_labels;     /* input 1 is the target: class labels, or values */
   /* Whether tap t of param[0] meets nothing but padding: its gradient is zero, whatever the examples. NULL: no tap does. */

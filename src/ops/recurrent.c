@@ -3,6 +3,7 @@
  * make of h. Inputs and outputs are ROWS: x is [N][T][F], the output [N][T][H]; cells are saved as [N][T][H].
  * All examples go through the steps side by side, at the same t. One whose length is L takes part at t < L: backwards it
  * waits in its first state until t = L - 1, forwards it stays in its last one, and its outputs behind its end are zero.
+ * Steps in which no example of a piece takes part have no products.
  * Examples are shared out among the threads, for the gradients of the weights the panels of the gates are. */
 #include "ops/elementwise.h"
 #include "ops/recurrent_plan.h"
@@ -32,6 +33,13 @@ static int64_t recurrent_at(const recurrent_job *j, int64_t k) { return j->desc-
 
 static int64_t recurrent_length(const recurrent_job *j, int64_t n) {
   return ronde__rows_there(j->desc, j->call, n, j->s->t);
+}
+
+/* Behind these no example of [n0, n1) takes part; at least 1. */
+static int64_t recurrent_steps(const recurrent_job *j, int64_t n0, int64_t n1) {
+  int64_t most = 1;
+  for (int64_t n = n0; n < n1; n++) most = ronde__max(most, recurrent_length(j, n));
+  return most;
 }
 
 /* The state of an example in front of its first step; NULL: zeros. */
@@ -138,12 +146,12 @@ static void recurrent_reset_first(const recurrent_job *j, int64_t n, int64_t t, 
   else memset(step.reset, 0, (size_t)width * sizeof *step.reset);
 }
 
-/* All steps' products with x, by panels, whose weights stay in cache. */
-static void recurrent_rows_of_x(const recurrent_job *j, int64_t n0, bool last) {
+/* The products of so many steps with x, by panels, whose weights stay in cache. */
+static void recurrent_rows_of_x(const recurrent_job *j, int64_t n0, bool last, int64_t steps) {
   const ronde__recurrent_state *s = j->s;
   for (int64_t p = 0; p < ronde__panels(s->h); p++)
     for (int64_t g = 0, width = ronde__panel_width(s->h, p); g < s->g; g++)
-      for (int64_t t = 0; t < s->t; t++)
+      for (int64_t t = 0; t < steps; t++)
         recurrent_multiply(&s->rows_of_x[last][ronde__panel_is_narrow(s->h, p)].set,
                            j->call->in[0] + (n0 * s->t + t) * s->f, j->w_ih + (g * s->h + p * RONDE__PANEL) * s->f,
                            recurrent_row(j, j->call->saved, p, t, n0) + g * width);
@@ -186,10 +194,11 @@ static void recurrent_forward_part(void *arg, int thread, int n_threads) {
   for (int64_t piece = begin; piece < end; piece++) {
     int64_t n0 = piece * s->piece, n1 = n0 + ronde__min(s->piece, s->n - n0);
     bool last = piece == s->n_pieces - 1;
-    recurrent_rows_of_x(j, n0, last);
+    int64_t steps = recurrent_steps(j, n0, n1);
+    recurrent_rows_of_x(j, n0, last, steps);
     for (int64_t n = n0; n < n1; n++) copy_or_clear(j->now + n * h, recurrent_first(j, 1, n), h);
     for (int64_t k = 0; k < s->t; k++) {
-      recurrent_sum_step(j, n0, n1, last, recurrent_at(j, k));
+      if (recurrent_at(j, k) < steps) recurrent_sum_step(j, n0, n1, last, recurrent_at(j, k));
       for (int64_t p = 0; p < ronde__panels(h); p++)
         for (int64_t n = n0; n < n1; n++) recurrent_one_step(j, n, k, p);
     }
@@ -311,26 +320,29 @@ static void recurrent_reset_back(const recurrent_job *j, int64_t n, int64_t t, i
   else memset(step.reset, 0, (size_t)width * sizeof *step.reset);
 }
 
-/* The k-th step of the examples [n0,n1). */
-static void recurrent_step_back(const recurrent_job *j, int64_t n0, int64_t n1, bool last, int64_t k) {
+/* The k-th step of the examples [n0,n1), which have so many. */
+static void recurrent_step_back(const recurrent_job *j, int64_t n0, int64_t n1, bool last, int64_t steps, int64_t k) {
   const ronde__recurrent_state *s = j->s;
   const int64_t t = recurrent_at(j, k), panels = ronde__panels(s->h), all = s->g * s->h;
   for (int64_t p = 0; p < panels; p++)
     for (int64_t n = n0; n < n1; n++) recurrent_one_step_back(j, n, k, p);
-  for (int64_t p = 0; p < panels && s->cell->reset; p++)
+  for (int64_t p = 0; p < panels && s->cell->reset && t < steps; p++)
     recurrent_sum_gates(j, &s->dreset[ronde__panel_is_narrow(s->h, p)], last, t, n0, j->w_hh + p * RONDE__PANEL * all,
                         recurrent_dh(j, j->dreset, p, n0), false);
   for (int64_t p = 0; p < panels && s->cell->reset; p++)
     for (int64_t n = n0; n < n1; n++) recurrent_reset_back(j, n, t, p);
-  for (int64_t p = 0; p < panels; p++)
+  for (int64_t p = 0; p < panels && t < steps; p++)
     recurrent_sum_gates(j, &s->dh[ronde__panel_is_narrow(s->h, p)], last, t, n0, j->w_hh + p * RONDE__PANEL * all,
                         recurrent_dh(j, j->dh, p, n0), true);
 }
 
-static void recurrent_give_input(const recurrent_job *j, int64_t n0, bool last) {
+/* Behind so many steps it is zero. */
+static void recurrent_give_input(const recurrent_job *j, int64_t n0, int64_t n1, bool last, int64_t steps) {
   const ronde__recurrent_state *s = j->s;
+  for (int64_t n = n0; n < n1 && !j->call->accumulate_dinput[0]; n++)
+    memset(j->call->din[0] + (n * s->t + steps) * s->f, 0, (size_t)((s->t - steps) * s->f) * sizeof(float));
   for (int64_t p = 0; p < ronde__panels(s->f); p++)
-    for (int64_t t = 0; t < s->t; t++)
+    for (int64_t t = 0; t < steps; t++)
       recurrent_sum_gates(j, &s->dx[ronde__panel_is_narrow(s->f, p)], last, t, n0,
                           j->w_ih + p * RONDE__PANEL * s->g * s->h,
                           j->call->din[0] + (n0 * s->t + t) * s->f + p * RONDE__PANEL, j->call->accumulate_dinput[0]);
@@ -365,16 +377,20 @@ static void recurrent_backward_part(void *arg, int thread, int n_threads) {
         copy_or_clear(j->dcell + n * h, call->dout[2] ? call->dout[2] + n * h : NULL, h);
       recurrent_find_before(j, n);
     }
-    for (int64_t k = s->t - 1; k >= 0; k--) recurrent_step_back(j, n0, n1, last, k);
-    if (call->din[0]) recurrent_give_input(j, n0, last);
+    int64_t steps = recurrent_steps(j, n0, n1);
+    for (int64_t k = s->t - 1; k >= 0; k--) recurrent_step_back(j, n0, n1, last, steps, k);
+    if (call->din[0]) recurrent_give_input(j, n0, n1, last, steps);
     for (int64_t n = n0; n < n1; n++) recurrent_give_first(j, n);
   }
 }
 
+/* Of the first rows; those behind them in the same chunk have gradients of zero. */
 static void recurrent_sum_rows(const ronde__rows_sum *sum, int64_t a, int64_t b, int64_t rows, const float *d,
                                const float *x, float *dw, bool adds) {
-  int64_t done = sum->chunks.count * RONDE__ROWS_CHUNK;
-  if (done) ronde__gemm_sum(&sum->chunk, &sum->chunks, sum->chunks.count, d, x, dw, adds);
+  int64_t chunks = ronde__min(sum->chunks.count, ronde__ceil_div(rows, RONDE__ROWS_CHUNK));
+  int64_t done = chunks * RONDE__ROWS_CHUNK;
+  int64_t piece = ronde__gemm_piece(sum->chunks.count, RONDE__ROWS_CHUNK); /* as if there were all */
+  if (done) ronde__gemm_sum_by(&sum->chunk, &sum->chunks, chunks, piece, d, x, dw, adds);
   if (rows > done) recurrent_multiply(adds || done ? &sum->rest.add : &sum->rest.set, d + done * a, x + done * b, dw);
 }
 
@@ -399,10 +415,10 @@ static void recurrent_peepholes_of(const recurrent_job *j, int64_t gate, int64_t
 }
 
 /* A panel of a gate's rows of both weights, and of both biases. */
-static void recurrent_weights_of(const recurrent_job *j, int64_t gate, int64_t p) {
+static void recurrent_weights_of(const recurrent_job *j, int64_t rows, int64_t gate, int64_t p) {
   const ronde__recurrent_state *s = j->s;
   const ronde__op_call *call = j->call;
-  int64_t width = ronde__panel_width(s->h, p), rows = s->n * s->t, row = gate * s->h + p * RONDE__PANEL;
+  int64_t width = ronde__panel_width(s->h, p), row = gate * s->h + p * RONDE__PANEL;
   bool narrow = ronde__panel_is_narrow(s->h, p);
   float *first = recurrent_row(j, j->drows, p, 0, 0);
   const float *d[] = {first + gate * width, first + s->cell->column[gate] * width};
@@ -427,10 +443,10 @@ static void recurrent_weights_of(const recurrent_job *j, int64_t gate, int64_t p
 
 static void recurrent_weights_part(void *arg, int thread, int n_threads) {
   const recurrent_job *j = arg;
-  int64_t panels = ronde__panels(j->s->h), begin, end;
+  int64_t panels = ronde__panels(j->s->h), rows = j->s->n * recurrent_steps(j, 0, j->s->n), begin, end;
   ronde__thread_chunk(j->s->g * panels, thread, n_threads, &begin, &end);
   for (int64_t i = begin; i < end; i++) {
-    recurrent_weights_of(j, i / panels, i % panels);
+    recurrent_weights_of(j, rows, i / panels, i % panels);
     recurrent_peepholes_of(j, i / panels, i % panels);
   }
 }

@@ -267,9 +267,46 @@ void ronde__optim_range_on(const ronde__optim *optim, ronde__pool *pool, float *
   else ronde__pool_run(pool, optim_range_chunk, &call);
 }
 
-void ronde__optim_step(ronde__optim *optim, ronde__pool *pool, double lr, float *w, const float *g) {
-  ronde__optim_begin(optim, lr);
-  ronde__optim_range_on(optim, pool, w, g, 0, optim->n);
+typedef struct optim_rows_call {
+  const ronde__optim *optim;
+  float *w;
+  const float *g;
+  size_t first;
+  const ronde__row_set *rows;
+  int64_t begin, end; /* elements of the table */
+} optim_rows_call;
+
+/* Whether an element whose gradient is zero stays as it is, whatever state it has. */
+static bool optim_needs_gradient(const ronde__optim *optim) {
+  const ronde__optim_options *o = &optim->options;
+  return o->kind == RONDE__OPTIM_SGD && o->momentum == 0 && o->weight_decay == 0;
+}
+
+/* Rows that are alike, one behind the other. */
+static void optim_update_run(const optim_rows_call *c, int64_t row, int64_t next) {
+  int64_t begin = ronde__max(c->begin, row * c->rows->elems), end = ronde__min(c->end, next * c->rows->elems);
+  size_t at = c->first + (size_t)begin, n = (size_t)(end - begin);
+  if (ronde__row_set_has(c->rows, row)) optim_update(c->optim, c->w + begin, c->g + begin, at, n);
+  else if (!optim_needs_gradient(c->optim)) optim_update_dead(c->optim, c->w + begin, at, n);
+}
+
+/* In turns of so many rows, because frequent tokens often have the first numbers. */
+static void optim_rows_chunk(void *arg, int thread, int n_threads) {
+  enum { TURN = 64 };
+  const optim_rows_call *c = arg;
+  int64_t rows_end = ronde__ceil_div(c->end, c->rows->elems);
+  for (int64_t turn = c->begin / c->rows->elems + thread * TURN; turn < rows_end; turn += n_threads * TURN)
+    for (int64_t row = turn, end = ronde__min(turn + TURN, rows_end), next; row < end; row = next) {
+      next = ronde__row_set_run(c->rows, row, end);
+      optim_update_run(c, row, next);
+    }
+}
+
+void ronde__optim_rows_on(const ronde__optim *optim, ronde__pool *pool, float *w, const float *g, size_t first,
+                          const ronde__row_set *rows, ronde__range part) {
+  optim_rows_call call = {optim, w, g, first, rows, (int64_t)part.begin, (int64_t)(part.begin + part.n)};
+  if (part.n <= CHUNK) optim_rows_chunk(&call, 0, 1);
+  else ronde__pool_run(pool, optim_rows_chunk, &call);
 }
 
 int ronde__optim_n_states(const ronde__optim *optim) { return optim->n_states; }

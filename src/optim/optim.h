@@ -4,6 +4,7 @@
 #define RONDE_OPTIM_H
 
 #include "base/pool.h"
+#include "base/rows.h"
 #include "base/time.h"
 #include "kernel/kernel.h"
 
@@ -56,8 +57,10 @@ bool ronde__optim_moves_dead(ronde__optim *optim);
 /* The same as ronde__optim_range, split over the pool at multiples of 4096 elements. */
 void ronde__optim_range_on(const ronde__optim *optim, ronde__pool *pool, float *w, const float *g, size_t first,
                            size_t n);
-/* begin and the whole range; w and g are those of the whole. */
-void ronde__optim_step(ronde__optim *optim, ronde__pool *pool, double lr, float *w, const float *g);
+/* The same of `part` of a table, whose gradient is zero but for these rows; g of the others is not read. w, g and first
+ * are the table's. Where a gradient of zero moves nothing (plain SGD without decay), the others are passed over. */
+void ronde__optim_rows_on(const ronde__optim *optim, ronde__pool *pool, float *w, const float *g, size_t first,
+                          const ronde__row_set *rows, ronde__range part);
 /* State for checkpoints: arrays of n elements ("momentum_buffer", "exp_avg", "exp_avg_sq", "sum", "square_avg"; of LBFGS "d",
  * "prev_flat_grad", "old_dirs.0", "old_stps.0", "old_dirs.1" and so on), and the number of updates, which is to be set
  * when arrays were. */

@@ -70,7 +70,8 @@ static ronde__optim *run_steps(const ronde__optim_options *options, const ronde_
   fill_weights(w, n);
   for (int step = 1; step <= STEPS; ++step) {
     fill_gradients(g, n, step);
-    ronde__optim_step(optim, pool, rate(options, step), w, g);
+    ronde__optim_begin(optim, rate(options, step));
+    ronde__optim_range_on(optim, pool, w, g, 0, n);
     assert_int_equal(ronde__optim_updates(optim), step);
   }
   free(g);
@@ -318,7 +319,8 @@ static void what_is_dead_is_passed_over(void **state) {
         memcpy(g[1], g[0], sizeof g[0]);
         for (size_t d = 0; passes && d < RONDE__COUNT(dead); ++d)
           for (size_t j = 0; j < dead[d].n; ++j) g[1][dead[d].begin + j] = NAN;
-        ronde__optim_step(plain, NULL, rate(o, step), w[0], g[0]);
+        ronde__optim_begin(plain, rate(o, step));
+        ronde__optim_range_on(plain, NULL, w[0], g[0], 0, N);
         ronde__optim_begin(knows, rate(o, step));
         ronde__optim_range(knows, w[1] + CUT, g[1] + CUT, CUT, N - CUT);
         ronde__optim_range(knows, w[1], g[1], 0, CUT);
@@ -330,6 +332,43 @@ static void what_is_dead_is_passed_over(void **state) {
     }
 }
 
+/* A table behind other elements, in parts that cut rows. Gradients of rows that were not met are never read. */
+static void rows_are_updated_as_if_the_others_were_zero(void **state) {
+  enum { ROWS = 1100, WIDTH = 10, FIRST = 32, N = FIRST + ROWS * WIDTH, CUT = 5003 };
+  static float w[2][N], g[2][N];
+  for (size_t c = 0; c < RONDE__COUNT(cases); ++c)
+    for (int threads = 1; threads <= 3; threads += 2) {
+      const ronde__optim_options *o = &cases[c].options;
+      ronde__optim *plain = create_optim(o, ronde__kernels_available(0), N),
+                   *knows = create_optim(o, ronde__kernels_available(0), N);
+      ronde__pool *pool;
+      const char *name;
+      assert_int_equal(ronde__pool_create(threads, &pool), RONDE_OK);
+      fill_weights(w[0], N), fill_weights(w[1], N);
+      for (int step = 1; step <= 4; ++step) {
+        uint64_t bits[(ROWS + 63) / 64] = {0};
+        ronde__row_set rows = {bits, ROWS, WIDTH};
+        fill_gradients(g[0], N, step);
+        memcpy(g[1], g[0], sizeof g[0]);
+        for (int64_t r = 0; r < ROWS; ++r) {
+          bool met = small((size_t)(r / 3), 10 * step) > 0;
+          if (met) ronde__row_set_add(&rows, r);
+          for (int64_t i = FIRST + r * WIDTH; i < FIRST + (r + 1) * WIDTH && !met; ++i) g[0][i] = 0, g[1][i] = NAN;
+        }
+        ronde__optim_begin(plain, rate(o, step)), ronde__optim_begin(knows, rate(o, step));
+        ronde__optim_range(plain, w[0] + FIRST, g[0] + FIRST, FIRST, N - FIRST);
+        ronde__optim_rows_on(knows, pool, w[1] + FIRST, g[1] + FIRST, FIRST, &rows,
+                             (ronde__range){CUT, ROWS * WIDTH - CUT});
+        ronde__optim_rows_on(knows, pool, w[1] + FIRST, g[1] + FIRST, FIRST, &rows, (ronde__range){0, CUT});
+      }
+      assert_memory_equal(w[0], w[1], sizeof w[0]);
+      for (int s = 0; s < ronde__optim_n_states(plain); ++s)
+        assert_memory_equal(ronde__optim_state(plain, s, &name), ronde__optim_state(knows, s, &name), sizeof w[0]);
+      ronde__optim_destroy(plain), ronde__optim_destroy(knows);
+      ronde__pool_destroy(pool);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(thirty_steps_follow_the_definitions),
@@ -338,6 +377,7 @@ int main(void) {
       cmocka_unit_test(threads_give_the_same_bits),
       cmocka_unit_test(padding_stays_zero),
       cmocka_unit_test(what_is_dead_is_passed_over),
+      cmocka_unit_test(rows_are_updated_as_if_the_others_were_zero),
       cmocka_unit_test(states_are_named_and_counted),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,6 +62,8 @@ static bool has_recordings(const ronde__job *job, const ronde_graph *graph) {
   return ronde__data_is_of_recordings(job->options->data);
 }
 
+static bool is_shuffled(const ronde__job *job, const ronde_graph *graph) { return job->options->shuffle; }
+
 static bool has_mask(const ronde__job *job, const ronde_graph *graph) { return job->options->mask > 0; }
 
 static bool has_columns(const ronde__job *job, const ronde_graph *graph) {
@@ -88,6 +90,10 @@ static bool has_classes(const ronde__job *job, const ronde_graph *graph) {
   return ronde__source_classifies(&job->data->source);
 }
 
+static bool has_lengths(const ronde__job *job, const ronde_graph *graph) {
+  return job->data->counted[RONDE_SPLIT_TRAIN] != NULL;
+}
+
 /* ---- known with the network ---- */
 
 static bool has_op(const ronde_graph *graph, ronde__op_kind kind) {
@@ -99,6 +105,8 @@ static bool has_op(const ronde_graph *graph, ronde__op_kind kind) {
 static bool has_batch_norm(const ronde__job *job, const ronde_graph *graph) {
   return has_op(graph, RONDE__OP_BATCH_NORM2D);
 }
+
+static bool has_tables(const ronde__job *job, const ronde_graph *graph) { return has_op(graph, RONDE__OP_EMBEDDING); }
 
 static bool has_values(const ronde__job *job, const ronde_graph *graph) { return job->model && job->targets > 0; }
 
@@ -133,9 +141,12 @@ static const struct {
     [RONDE__NEED_RANKS] = {RONDE__KNOWN_RANKS, has_ranks},
     [RONDE__NEED_MASK] = {RONDE__KNOWN_OPTIONS, has_mask},
     [RONDE__NEED_TESTS] = {RONDE__KNOWN_DATA, has_tests},
+    [RONDE__NEED_SHUFFLE] = {RONDE__KNOWN_OPTIONS, is_shuffled},
+    [RONDE__NEED_LENGTHS] = {RONDE__KNOWN_DATA, has_lengths},
     [RONDE__NEED_CLASSES] = {RONDE__KNOWN_DATA, has_classes},
     [RONDE__NEED_VALUES] = {RONDE__KNOWN_NETWORK, has_values},
     [RONDE__NEED_BATCH_NORM] = {RONDE__KNOWN_NETWORK, has_batch_norm},
+    [RONDE__NEED_TABLES] = {RONDE__KNOWN_NETWORK, has_tables},
     [RONDE__NEED_CROSS_ENTROPY] = {RONDE__KNOWN_NETWORK, has_cross_entropy},
 };
 

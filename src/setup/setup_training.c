@@ -90,7 +90,8 @@ static ronde_status resolve_steps(ronde__job *job) {
                                     o->shuffle,
                                     o->drop_last,
                                     (uint64_t)o->seed,
-                                    NULL};
+                                    NULL,
+                                    o->bucket_by_length ? job->data->counted[RONDE_SPLIT_TRAIN] : NULL};
   if (o->train_examples && o->val_split > 0)
     return ronde__fail(RONDE_E_USAGE,
                        "--train-examples and --val-split both say how many examples are trained on: give "

@@ -4,12 +4,13 @@
  * forward pass can begin. Sources: Li et al., "PyTorch distributed: experiences on accelerating data parallel
  * training", VLDB 2020; Jayarajan et al., "Priority-based parameter propagation for distributed DNN training", MLSys
  * 2019. */
+#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "strategy/allreduce.h"
-#include "strategy/buckets.h"
-#include "strategy/strategy.h"
+#include "strategy/lbfgs_steps.h"
+#include "strategy/met_rows.h"
 #include "strategy/undo.h"
 
 typedef struct state {
@@ -17,6 +18,7 @@ typedef struct state {
   const ronde__strategy_settings *settings;
   ronde__comm_thread *thread;
   ronde__buckets cut;
+  ronde__met_rows *met; /* NULL: every row of a table is exchanged */
   /* Buckets go out in the same order on every rank: as backward has them, up to `turn`, then as forward needs them. */
   _Atomic int turn;
   int n_sent, n_begun, n_updated; /* in this order; n_begun: of jobs alone */
@@ -64,7 +66,9 @@ static ronde_status reduce(const state *s, int b) {
   const ronde__bucket *cut = &s->cut.at[b];
   float *gradients = ronde__net_gradients(worker->net), *x = gradients + cut->begin;
   uint32_t tag = (uint32_t)(TAG_BUCKETS + b);
+  if (s->met) RONDE_TRY(ronde__met_rows_share(s->met, tag, b));
   ronde__bucket_pack(cut, gradients);
+  if (cut->n_live == 0) return RONDE_OK; /* of tables alone, of which nobody has met a row */
   if (s->residual)
     RONDE_TRY(ronde__allreduce_bf16(worker->transport, worker->kernels, tag, x, cut->n_live, s->residual + cut->begin,
                                     s->scratch));
@@ -126,6 +130,7 @@ static ronde_status allreduce_meet(state *s) {
 /* All buckets are back: the next step may send. */
 static void rest(state *s) {
   ronde__buckets_begin(&s->cut);
+  if (s->met) ronde__met_rows_begin(s->met);
   atomic_store_explicit(&s->turn, s->cut.n, memory_order_relaxed);
   s->n_sent = s->n_begun = 0;
   s->n_updated = s->cut.n;
@@ -298,6 +303,7 @@ static void allreduce_destroy(void *opaque) {
   state *s = opaque;
   if (!s) return;
   ronde__comm_thread_destroy(s->thread);
+  ronde__met_rows_destroy(s->met);
   ronde__buckets_free(&s->cut);
   ronde__undo_destroy(s->undo);
   ronde__free(s->scratch);
@@ -328,11 +334,19 @@ static size_t recovery_bytes(const ronde__strategy_settings *settings, size_t gr
   return undoes(settings, settings->roles->n_workers) ? ronde__undo_bytes(gradients, optimizer, 0) : 0;
 }
 
+/* L-BFGS takes the gradients for a vector like any other, and what the bfloat16 wire has lost belongs to a place in a
+ * bucket. */
+static bool tracks_rows(const state *s) {
+  const ronde__strategy_settings *settings = s->settings;
+  return settings->options->sparse_gradients && !settings->wire_bf16 && !ronde__lbfgs_is_meant(settings);
+}
+
 static ronde_status set_up(state *s) {
   ronde__transport *transport = s->worker->transport;
-  if (transport->size == 1) return RONDE_OK;
+  if (transport->size == 1) return tracks_rows(s) ? ronde__net_track_rows(s->worker->net) : RONDE_OK;
   RONDE__ALLOC(s->results, (size_t)transport->size * sizeof *s->results, "all-reduce");
   RONDE_TRY(make_buckets(s));
+  if (tracks_rows(s)) RONDE_TRY(ronde__met_rows_create(s->worker, &s->cut, &s->met));
   int rank = s->settings->group->rank;
   RONDE_TRY(ronde__comm_thread_create(transport->time, rank, !s->settings->overlap, &s->thread));
   rest(s);
@@ -379,14 +393,18 @@ static void record(const void *opaque, const void *facts, int n_ranks, json_t *c
     all.bytes += of_rank[i].bytes;
   }
   ronde__bus_record(&all, s->settings, communication);
+  if (s->met && !isnan(ronde__met_rows_part(s->met)))
+    json_object_set_new(communication, "table_rows_exchanged", json_real(ronde__met_rows_part(s->met)));
 }
 
-const char *const ronde__allreduce_options[] = {
-    RONDE__OPTIONS_OF_STEPS, RONDE__OPTIONS_OF_BUCKETS, RONDE__OPTIONS_OF_LBFGS, "collective", "wire", NULL};
+#define OPTIONS RONDE__OPTIONS_OF_STEPS, RONDE__OPTIONS_OF_BUCKETS, RONDE__OPTIONS_OF_LBFGS, "collective", "wire"
+
+const char *const ronde__allreduce_options[] = {OPTIONS, NULL};
+static const char *const options[] = {OPTIONS, "sparse-gradients", NULL};
 
 const ronde__strategy ronde__strategy_allreduce = {
     .name = "allreduce",
-    .options = ronde__allreduce_options,
+    .options = options,
     .min_workers = 1,
     .fuses_alone = true,
     .all_reduces = true,
@@ -401,6 +419,6 @@ const ronde__strategy ronde__strategy_allreduce = {
     .recovery_bytes = recovery_bytes,
     .facts_bytes = sizeof(ronde__bus),
     .facts = facts,
-    .records = (const char *const[]){"collective", "busbw_bytes_per_s", NULL},
+    .records = (const char *const[]){"collective", "busbw_bytes_per_s", "table_rows_exchanged", NULL},
     .record = record,
 };

@@ -226,8 +226,8 @@ static void record(const void *opaque, const void *facts, int n_ranks, json_t *c
 }
 
 static const char *const options[] = {
-    "skip-bad-steps", "clip", "sentinel", RONDE__OPTIONS_OF_BUCKETS, "hybrid-layers", "hybrid-scheme",
-    "collective",     "wire", NULL};
+    "skip-bad-steps", "clip",       "sentinel", RONDE__OPTIONS_OF_BUCKETS, "hybrid-layers",
+    "hybrid-scheme",  "collective", "wire",     "sparse-gradients",        NULL};
 
 const ronde__strategy ronde__strategy_hybrid = {
     .name = "hybrid",

@@ -1,9 +1,10 @@
 /* One worker: the baseline that every strategy is measured against. */
-#include "strategy/strategy.h"
+#include "strategy/lbfgs_steps.h"
 
 static ronde_status single_create(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out) {
   *state_out = worker;
-  return RONDE_OK;
+  /* L-BFGS takes the gradients for a vector like any other. */
+  return ronde__lbfgs_is_meant(settings) ? RONDE_OK : ronde__net_track_rows(worker->net);
 }
 
 static ronde_status single_step(void *state, const ronde__step *step, ronde__step_result *result_out) {

@@ -29,8 +29,10 @@ static void note_spent(const ronde__worker *worker, uint64_t now_ns, uint64_t sp
 
 static void update_one(ronde__worker *worker, const ronde__gradient *g) {
   uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_UPDATE);
-  ronde__optim_range_on(worker->optim, worker->pool, ronde__net_values(worker->net) + g->begin, g->data, g->begin,
-                        g->end - g->begin);
+  float *w = ronde__net_values(worker->net) + g->begin;
+  size_t n = g->end - g->begin;
+  if (g->rows) ronde__optim_rows_on(worker->optim, worker->pool, w, g->data, g->begin, g->rows, (ronde__range){0, n});
+  else ronde__optim_range_on(worker->optim, worker->pool, w, g->data, g->begin, n);
   ronde__prof_op_add(worker->prof, worker->update_slot, begin, ronde__prof_switch(worker->prof, RONDE__PHASE_BACKWARD),
                      0);
 }
@@ -50,9 +52,20 @@ static ronde_status worker_param_needed(void *user, int param) {
   return RONDE_OK;
 }
 
+static bool rows_are_finite(const ronde__worker *worker, const ronde__gradient *g) {
+  const ronde__row_set *rows = g->rows;
+  for (int64_t row = 0, next; row < rows->n; row = next) {
+    next = ronde__row_set_run(rows, row, rows->n);
+    if (!ronde__row_set_has(rows, row)) continue;
+    if (!worker->kernels->all_finite(g->data + row * rows->elems, (next - row) * rows->elems)) return false;
+  }
+  return true;
+}
+
 /* Of what has a gradient. */
 static bool is_finite(const ronde__worker *worker, const ronde__gradient *g) {
   int n_dead;
+  if (g->rows) return rows_are_finite(worker, g);
   const ronde__range *dead = ronde__net_dead(worker->net, &n_dead);
   ronde__gaps live = ronde__gaps_of(dead, n_dead, g->begin, g->end);
   for (ronde__range s; ronde__gaps_next(&live, &s);)
@@ -60,9 +73,17 @@ static bool is_finite(const ronde__worker *worker, const ronde__gradient *g) {
   return true;
 }
 
+/* Its first element; of a table that of the first row that was met, if any. */
+static void corrupt(const ronde__worker *worker, const ronde__gradient *g) {
+  int64_t row = 0;
+  if (g->rows && !ronde__row_set_has(g->rows, 0)) row = ronde__row_set_run(g->rows, 0, g->rows->n);
+  if (g->rows && row == g->rows->n) return;
+  ronde__net_gradients(worker->net)[g->begin + (size_t)(g->rows ? row * g->rows->elems : 0)] = NAN;
+}
+
 void ronde__worker_look(ronde__worker *worker, const ronde__gradient *g, ronde__local_result *own) {
   if (own->broken) return;
-  if (worker->corrupts) ronde__net_gradients(worker->net)[g->begin] = NAN;
+  if (worker->corrupts) corrupt(worker, g);
   if (!is_finite(worker, g)) own->broken = 2 + g->param;
 }
 
@@ -87,7 +108,7 @@ static void worker_gradient_final(void *user, const ronde__gradient *g) {
   if (!w->last) return;
   ronde__recorder_ready(worker->recorder, g->param);
   bool broken = atomic_load_explicit(&w->broken, memory_order_relaxed) != 0;
-  if (worker->corrupts && !broken) ronde__net_gradients(worker->net)[g->begin] = NAN;
+  if (worker->corrupts && !broken) corrupt(worker, g);
   if (!broken && !is_finite(worker, g)) {
     atomic_store(&w->broken, 2 + g->param);
     broken = true;
@@ -159,10 +180,11 @@ static void all_final(watch *w, bool any) {
   int n_params;
   const ronde__net_param *params = ronde__net_params(w->worker->net, &n_params);
   float *gradients = ronde__net_gradients(w->worker->net);
-  if (!any) memset(gradients, 0, ronde__net_n_trained(w->worker->net) * sizeof *gradients);
+  if (!any) ronde__net_clear_gradients(w->worker->net);
   for (int i = n_params - 1; i >= 0; i--) {
     size_t begin = params[i].offset, end = begin + params[i].n_packed;
-    if (!params[i].frozen) worker_gradient_final(w, &(ronde__gradient){i, begin, end, gradients + begin, false});
+    ronde__gradient all = {i, begin, end, gradients + begin, false, ronde__net_rows(w->worker->net, i)};
+    if (!params[i].frozen) worker_gradient_final(w, &all);
   }
 }
 
@@ -278,18 +300,37 @@ static double sum_squares_of(const ronde__worker *worker) {
   return worker->kernels->sum_squares(ronde__net_gradients(worker->net), (int64_t)ronde__net_n_trained(worker->net));
 }
 
+/* Of kept gradients: of tables, where rows are tracked, no more is read than those that were met. */
+static void update_stretch(const ronde__worker *worker, ronde__range stretch) {
+  float *w = ronde__net_values(worker->net), *g = ronde__net_gradients(worker->net);
+  size_t at = stretch.begin, end = stretch.begin + stretch.n;
+  int n_params;
+  const ronde__net_param *params = ronde__net_params(worker->net, &n_params);
+  for (int i = 0; i < n_params; i++) {
+    const ronde__row_set *rows = ronde__net_rows(worker->net, i);
+    size_t first = params[i].offset, begin = first > at ? first : at, past = first + params[i].n_packed;
+    if (past > end) past = end;
+    if (!rows || begin >= past) continue;
+    if (begin > at) ronde__optim_range_on(worker->optim, worker->pool, w + at, g + at, at, begin - at);
+    ronde__optim_rows_on(worker->optim, worker->pool, w + first, g + first, first, rows,
+                         (ronde__range){begin - first, past - begin});
+    at = past;
+  }
+  if (at < end) ronde__optim_range_on(worker->optim, worker->pool, w + at, g + at, at, end - at);
+}
+
 static void update_all(ronde__worker *worker, uint64_t begin, double lr, double sum_squares) {
   float *gradients = ronde__net_gradients(worker->net);
   float factor = worker->clip > 0 ? ronde__clip_factor(sum_squares, worker->clip) : 1;
   if (factor != 1) worker->kernels->scale(gradients, factor, (int64_t)ronde__net_n_trained(worker->net));
-  ronde__optim_step(worker->optim, worker->pool, lr, ronde__net_values(worker->net), gradients);
+  ronde__optim_begin(worker->optim, lr);
+  update_stretch(worker, (ronde__range){0, ronde__net_n_trained(worker->net)});
   ronde__prof_op_add(worker->prof, worker->update_slot, begin, ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER), 0);
 }
 
 void ronde__worker_update_range(ronde__worker *worker, ronde__range stretch) {
   uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_UPDATE);
-  ronde__optim_range_on(worker->optim, worker->pool, ronde__net_values(worker->net) + stretch.begin,
-                        ronde__net_gradients(worker->net) + stretch.begin, stretch.begin, stretch.n);
+  update_stretch(worker, stretch);
   ronde__prof_op_add(worker->prof, worker->update_slot, begin, ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE),
                      0);
 }
