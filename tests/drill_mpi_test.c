@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "mpi_testing.h"
+#include "sanitized.h"
 
 #define TRAIN "timeout 100 " RONDE " train " SMALL " --epochs 3 --checkpoint-every 10 --no-save-best "
 
@@ -81,7 +82,7 @@ static int64_t resumed_at(const char *name, int64_t steps_lost) {
 /* The survivors have the newest state, whoever it is that dies: no step is made twice, and no bit changes. */
 static void a_run_starts_again_where_it_was(void **state) {
   need_mpi();
-  for (int rank = 0; rank < 3; rank++) {
+  for (int rank = SANITIZED; rank < 3 - SANITIZED; rank++) {
     char name[16], sha256[80];
     snprintf(name, sizeof name, "r%d", rank);
     check_run(0, run(TRAIN RESTARTS "--out %s --drill slow:0:40,kill:%d@25", name, rank));
@@ -130,7 +131,7 @@ static void what_a_step_has_changed_is_not_kept(void **state) {
 #define OVERLAPPED TRAIN RESTARTS "--optimizer adam --lr 0.001 --overlap on --bucket-mb 0.01 "
   check_run(0, run(OVERLAPPED "--out vu")); /* buckets decide in which order ranks are summed */
   weights_of("vu", expected);
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < (SANITIZED ? 1 : 3); i++) {
     check_run(0, run(OVERLAPPED "--overwrite --out vk --drill kill:1@%d", 21 + i));
     weights_of("vk", sha256);
     assert_string_equal(sha256, expected);

@@ -72,11 +72,8 @@ static int ten_step_failures(const golden *g, const machine *m) {
 
 static void test_network(void **state) {
   golden g = {.name = *state};
-  if (!ronde__bf16_available(0) || THREADS_ONLY) {
-    print_message("SKIP: %s: %s\n", g.name,
-                  THREADS_ONLY ? "of bfloat16 only ops run under the thread sanitizer" : "this CPU has no bfloat16");
-    skip();
-  }
+  leave_out_if(!ronde__bf16_available(0), "this CPU has no bfloat16");
+  leave_out_if(SANITIZED && strcmp(g.name, "lenet5-3x32x32-b42"), "golden files in bfloat16: one network runs");
   golden_open(&g);
   int failures = 0;
   for (int i = 0; ronde__bf16_available(i); i++) {

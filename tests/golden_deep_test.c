@@ -4,13 +4,6 @@
 
 #include "optim/optim.h"
 
-/* Under the address sanitizer: what the same code at batch 4 does not show already. */
-#ifdef __SANITIZE_ADDRESS__
-#define SMALL_ONLY true
-#else
-#define SMALL_ONLY false
-#endif
-
 static const ronde__optim_options sgd = {.kind = RONDE__OPTIM_SGD, .lr = 0.01, .momentum = 0.9};
 
 static int buffer_failures(const json_t *stage, const subject *s, int64_t steps, bool quiet) {
@@ -97,26 +90,23 @@ static int steps_failures(const golden *g, subject *s, const machine *m, bool qu
   return failures + buffer_failures(field(g->json, "sgd_buffers"), s, n_steps, quiet);
 }
 
-static void skip_slow(const char *name) {
-  if (THREADS_ONLY && strcmp(name, "resnet18-1x28x28-b12")) {
-    print_message("SKIP: %s: takes minutes under the thread sanitizer\n", name);
-    skip();
-  }
-  const char *batch = strrchr(name, '-');
-  if (SMALL_ONLY && !strcmp(batch, "-b42")) {
-    print_message("SKIP: %s: batch 42 takes long under the address sanitizer, smaller batches run\n", name);
-    skip();
-  }
+/* Networks whose code is not that of another, at batch 4. */
+static bool is_of_its_own(const char *name) {
+  static const char *const names[] = {"alexnet-3x64x64-b4", "resnet18-1x28x28-b12", "resnet50-3x48x48-b4",
+                                      "inception-v3-tiny-3x107x107-b4", "blocks-3x16x16-b5"};
+  for (size_t i = 0; i < RONDE__COUNT(names); i++)
+    if (!strcmp(names[i], name)) return true;
+  return false;
 }
 
 static void test_case(void **state) {
   golden g = {.name = *state};
-  skip_slow(g.name);
+  leave_out_if(SANITIZED && !is_of_its_own(g.name), "golden files of deep networks: one of each kind runs");
   golden_open(&g);
   const ronde__kernels *best = ronde__kernels_available(0);
   const machine machines[] = {{best, RONDE__GEMM_XSMM, 1, NULL}, {best, RONDE__GEMM_TILE, 2, NULL}};
   int failures = 0;
-  for (size_t i = THREADS_ONLY ? 1 : 0; i < RONDE__COUNT(machines); i++) {
+  for (size_t i = 0; i < (SANITIZED ? 1 : RONDE__COUNT(machines)); i++) {
     subject s = subject_create(&g, &machines[i]);
     assert_int_equal(ronde_graph_parameters(s.graph), whole(g.json, "parameters"));
     failures += step_failures(&g, &s, &machines[i], false);
@@ -227,13 +217,9 @@ static void require_norm_bugs_seen(const planted *plant, const golden *g, const 
 static void test_planted_bugs(void **state) {
   const planted *plant = *state;
   golden g = {.name = plant->name};
-  if (SMALL_ONLY && plant != plants) {
-    print_message("SKIP: planted bugs in %s: one class of them is enough under the address sanitizer\n", g.name);
-    skip();
-  }
-  skip_slow(g.name);
+  leave_out_if(SANITIZED && plant != plants, "planted bugs in golden files of deep networks: one class of them runs");
   golden_open(&g);
-  machine m = {ronde__kernels_available(0), RONDE__GEMM_TILE, THREADS_ONLY ? 2 : 1, NULL};
+  machine m = {ronde__kernels_available(0), RONDE__GEMM_TILE, 1, NULL};
   if (plant->normalised) require_norm_bugs_seen(plant, &g, &m);
   for (size_t i = 0; i < RONDE__COUNT(plant->biases) && plant->biases[i]; i++) {
     subject s = subject_create(&g, &m);

@@ -106,7 +106,7 @@ static void test_follows_pytorch(void **state) {
   const machine machines[] = {{best, RONDE__GEMM_XSMM, 1, NULL}, {best, RONDE__GEMM_TILE, 2, NULL}};
   int failures = 0;
   golden_open(&g);
-  for (size_t i = THREADS_ONLY ? 1 : 0; i < RONDE__COUNT(machines); i++) failures += follow(&g, &machines[i]);
+  for (size_t i = 0; i < RONDE__COUNT(machines); i++) failures += follow(&g, &machines[i]);
   golden_close(&g);
   assert_int_equal(failures, 0);
 }

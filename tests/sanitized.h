@@ -25,4 +25,13 @@
 #define SANITIZED false
 #endif
 
+/* Ends the test where it is left out, which check.sh lists. */
+#define leave_out_if(condition, why)    \
+  do {                                  \
+    if (condition) {                    \
+      print_message("SKIP: %s\n", why); \
+      skip();                           \
+    }                                   \
+  } while (0)
+
 #endif

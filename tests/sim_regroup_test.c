@@ -13,7 +13,7 @@ enum {
   EXAMPLES = 53,
   EPOCHS = 2,
   STEPS = 14, /* of 8 examples, the last of an epoch of 5 */
-  SEEDS = THREADS_ONLY ? 16 : 64,
+  SEEDS = SANITIZED ? 16 : 64,
   MAX_REPLAYS = 4096,
   LOST_AFTER_MS = 60000
 };
@@ -70,13 +70,8 @@ static void complain(const char *format, int64_t a, int64_t b) {
 
 /* ---- the run with losses ------------------------------------------------------------------------------------------ */
 
-/* As in a job that is simulated from the start. */
 static void go_on_without(ronde__job *job) {
-  static ronde__sim_net net;
-  job->config->options.on_loss = RONDE__ON_LOSS_CONTINUE;
-  job->sim = &net;
-  assert_int_equal(ronde__set_up_losses(job), RONDE_OK);
-  job->sim = NULL;
+  set_up_virtual_losses(job, RONDE__ON_LOSS_CONTINUE);
   assert_true(job->regroups);
 }
 

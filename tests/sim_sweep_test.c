@@ -9,7 +9,7 @@
 #include "comm/virtual.h"
 #include "sanitized.h"
 
-enum { STEPS = 2, WORKERS = 3, SEEDS = THREADS_ONLY ? 100 : 600, MOST_STRATEGIES = 32 };
+enum { STEPS = 2, WORKERS = 3, SEEDS = SANITIZED ? 100 : 300, MOST_STRATEGIES = 32 };
 
 static int64_t n_updates; /* that servers have counted in the last run; -1: nobody counts */
 static int n_ranks;       /* of the last run that ended well, */

@@ -1,6 +1,7 @@
 /* Networks that are cut into stages, each on a rank of its own: after passes in the order of 1F1B their losses, outputs,
  * gradients and statistics are those of the whole, bit by bit, wherever the cuts are. */
 #include "graph/net_testing.h"
+#include "sanitized.h"
 #include "strategy/neighbours.h"
 
 #include <pthread.h>
@@ -264,6 +265,9 @@ static void open_whole(rank *whole, const ronde_graph *graph, const examples *e)
   assert_int_equal(compute(whole), RONDE_OK);
 }
 
+/* Under the thread sanitizer: threads meet in the same way at any cut. */
+static bool is_enough(int n_made) { return THREADS_ONLY && n_made >= 3; }
+
 /* Two stages by each cut of `stride`, and three by each pair; how many of these there can be. */
 static int check_graph(const char *name, ronde_graph *graph, int stride, bool three) {
   subject = name;
@@ -271,9 +275,9 @@ static int check_graph(const char *name, ronde_graph *graph, int stride, bool th
   rank whole;
   int n_made = 0, n = graph->n_nodes;
   open_whole(&whole, graph, &e);
-  for (int a = stride; a < n; a += stride) {
+  for (int a = stride; a < n && !is_enough(n_made); a += stride) {
     n_made += check_cuts(graph, &e, &whole, (int[]){0, a, n}, 2);
-    for (int b = a + stride; b < n && three; b += stride)
+    for (int b = a + stride; b < n && three && !is_enough(n_made); b += stride)
       n_made += check_cuts(graph, &e, &whole, (int[]){0, a, b, n}, 3);
   }
   close_rank(&whole);
@@ -306,8 +310,8 @@ static ronde_graph *graph_of_model(const char *name) {
 }
 
 static void built_in_networks(void **unused) {
-  assert_true(check_graph("lenet5", graph_of_model("lenet5"), 1, false) > 6);
-  assert_true(check_graph("resnet18-cifar", graph_of_model("resnet18-cifar"), 13, false) > 3);
+  assert_true(check_graph("lenet5", graph_of_model("lenet5"), 1, false) > (THREADS_ONLY ? 2 : 6));
+  if (!THREADS_ONLY) assert_true(check_graph("resnet18-cifar", graph_of_model("resnet18-cifar"), 13, false) > 3);
   assert_true(n_expected > 0);
 }
 

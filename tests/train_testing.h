@@ -102,6 +102,8 @@ observed observe(const char *options, const ronde_source *source, ronde_model_fn
 /* Ranks in virtual time over these links, for observe_on. */
 extern ronde__sim_options virtual_links;
 ronde_status make_virtual(int n_ranks, ronde__transport **transports_out);
+/* Decides what a lost rank leads to, asked for on_loss, as in a job that is simulated from the start. */
+void set_up_virtual_losses(ronde__job *job, int on_loss);
 /* Links of which each has a latency up to 0.1 ms and a rate of its own, drawn from a seed (user: uint64_t). */
 ronde__link_class links_by_lot(const void *user, int from, int to);
 

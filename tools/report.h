@@ -44,6 +44,9 @@ void report_samples(json_t *picture, const json_t *cases, const char *figure, do
 /* A bound ("low", "high") of a figure as pictures draw it: four times the median away at most, so that a wide interval does not
  * squeeze all others; the median where there is no interval. Tables have it whole. */
 double report_bound(const json_t *figure, const char *bound);
+/* A figure's median; NAN: there is none. Whether any of the cases has one. */
+double report_median(const json_t *one, const char *name);
+bool report_has(const json_t *cases, const char *name);
 void report_command(json_t *part, const char *name, const json_t *command);
 void report_environment(json_t *part, const char *name, const char *value);
 /* Of a run's or a measurement's record: machine, version, date, clock, load. */
@@ -57,7 +60,7 @@ void report_add_bench(json_t *page, const json_t *bench, const char *folder, con
                       bool is_brief);
 /* The record, without a ranking where the audit finds that the cases did not do the same work. Owned by the caller. */
 json_t *report_audited(const json_t *bench);
-/* Up to two sentences: what was the fastest, by how much, and how certain that is. Owned by the caller (free). */
+/* report_answer.c: up to two sentences: what was the fastest, by how much, and how certain that is. Owned by the caller (free). */
 char *report_answer(const json_t *bench);
 /* report_run.c: a run by itself. */
 void report_add_run(json_t *page, const report_source *source, bool is_alone);

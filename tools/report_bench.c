@@ -1,4 +1,4 @@
-/* The part of a page that a bench.json makes: the answer, and the pictures that its figures allow. */
+/* The part of a page that a bench.json makes: the answer (report_answer.c), and the pictures that its figures allow. */
 #include "audit.h"
 #include "report.h"
 
@@ -8,163 +8,8 @@
 
 #define COLUMNS(columns) columns, sizeof columns / sizeof columns[0]
 
-static double figure(const json_t *one, const char *name, const char *of) {
-  return tool_number(json_object_get(one, name), of);
-}
-static double median(const json_t *one, const char *name) { return figure(one, name, "median"); }
-static bool has(const json_t *cases, const char *name) {
-  const json_t *one;
-  size_t i;
-  json_array_foreach((json_t *)cases, i, one) {
-    if (isfinite(median(one, name))) return true;
-  }
-  return false;
-}
 static double bound_of(const json_t *one, const char *bound) {
   return report_bound(json_object_get(one, "times_as_fast"), bound);
-}
-
-/* ---- the answer ------------------------------------------------------------------------------------------------------ */
-
-static void put_interval(FILE *out, const json_t *figure) {
-  double low = tool_number(figure, "low"), high = tool_number(figure, "high");
-  fprintf(out, "%.2f", tool_number(figure, "median"));
-  if (isfinite(low)) fprintf(out, " [%.2f, %.2f]", low, high);
-}
-
-static void put_where(FILE *out, const json_t *bench) {
-  const json_t *machine = json_object_get(bench, "machine");
-  size_t hosts = json_array_size(json_object_get(machine, "hosts"));
-  if (hosts > 1) fprintf(out, "On these %zu hosts", hosts);
-  else if (isfinite(tool_number(machine, "cores")))
-    fprintf(out, "On %.0f core%s of %s", tool_number(machine, "cores"), tool_number(machine, "cores") == 1 ? "" : "s",
-            *tool_string(machine, "cpu") ? tool_string(machine, "cpu") : "this machine");
-  else fprintf(out, "On this machine");
-}
-
-/* The case that is furthest ahead of the first one for certain; the first one itself where none is. */
-static const json_t *find_fastest(const json_t *cases) {
-  const json_t *one, *best = json_array_get(cases, 0);
-  size_t i;
-  double most = 1;
-  json_array_foreach((json_t *)cases, i, one) {
-    if (strcmp(tool_string(one, "verdict"), "faster") == 0 && median(one, "times_as_fast") > most) {
-      most = median(one, "times_as_fast");
-      best = one;
-    }
-  }
-  return best;
-}
-
-/* "a 0.91 [0.90, 0.93] times, b ...": those of a verdict. */
-static int put_verdict(FILE *out, const json_t *cases, const char *verdict, const char *lead) {
-  enum { MOST = 6 };
-  const json_t *one, *fastest = find_fastest(cases);
-  size_t i;
-  int n = 0;
-  json_array_foreach((json_t *)cases, i, one) {
-    if (i == 0 || one == fastest || strcmp(tool_string(one, "verdict"), verdict) != 0) continue;
-    if (n < MOST) {
-      fprintf(out, "%s%s ", n ? ", " : lead, tool_string(one, "name"));
-      put_interval(out, json_object_get(one, "times_as_fast"));
-      fprintf(out, " times");
-    }
-    n++;
-  }
-  if (n > MOST) fprintf(out, " and %d more", n - MOST);
-  return n;
-}
-
-static void put_ranking(FILE *out, const json_t *bench) {
-  const json_t *cases = json_object_get(bench, "cases"), *first = json_array_get(cases, 0), *best = find_fastest(cases);
-  const char *model = tool_string(first, "model"), *name = tool_string(first, "name");
-  put_where(out, bench);
-  if (best != first) {
-    fprintf(out, ", %s is ", tool_string(best, "name"));
-    put_interval(out, json_object_get(best, "times_as_fast"));
-    fprintf(out, " times as fast as %s", name);
-  } else fprintf(out, ", no case can be told to be faster than %s", name);
-  if (*model) fprintf(out, " on %s", model);
-  fprintf(out, ".");
-  if (!isfinite(figure(json_array_get(cases, 1), "times_as_fast", "low")))
-    fprintf(out, " There is one round, which has no interval: whether that is more than chance cannot be told.");
-  else {
-    char *text = NULL;
-    size_t bytes;
-    FILE *rest = open_memstream(&text, &bytes);
-    if (!rest) return;
-    int n = put_verdict(rest, cases, "slower", " Slower than it: ");
-    n += put_verdict(rest, cases, "faster", n ? "; also faster: " : " Also faster: ");
-    n += put_verdict(rest, cases, "cannot be told apart",
-                     n ? "; cannot be told apart from it: " : " Cannot be told apart from it: ");
-    fclose(rest);
-    if (n) fprintf(out, "%s.", text);
-    free(text);
-  }
-}
-
-static void put_kernels(FILE *out, const json_t *bench) {
-  const json_t *cases = json_object_get(bench, "cases"), *one, *most = NULL;
-  size_t i;
-  json_array_foreach((json_t *)cases, i, one) {
-    if (!most || tool_number(one, "of_step") > tool_number(most, "of_step")) most = one;
-  }
-  put_where(out, bench);
-  fprintf(out, ", a step of %s takes %.3f ms [%.3f, %.3f].", tool_string(bench, "model"), 1e3 * median(bench, "step_s"),
-          1e3 * figure(bench, "step_s", "low"), 1e3 * figure(bench, "step_s", "high"));
-  if (most)
-    fprintf(out, " The largest part, %.0f %%, is %s %s, which reaches %.0f %% of its limit (%s).",
-            100 * tool_number(most, "of_step"), tool_string(most, "op"), tool_string(most, "phase"),
-            100 * tool_number(most, "of_limit"), tool_string(most, "bound"));
-}
-
-static void put_collectives(FILE *out, const json_t *bench) {
-  const json_t *cases = json_object_get(bench, "cases"), *one, *best = NULL;
-  size_t i;
-  double largest = 0;
-  const char *first =
-      tool_string(json_array_get(cases, 0), "collective"); /* the others are its parts, or for comparison */
-  json_array_foreach((json_t *)cases, i, one) { largest = fmax(largest, tool_number(one, "bytes")); }
-  json_array_foreach((json_t *)cases, i, one) {
-    if (tool_number(one, "bytes") != largest || !isfinite(tool_number(one, "busbw_bytes_per_s")) ||
-        strcmp(tool_string(one, "collective"), first) != 0)
-      continue;
-    if (!best || tool_number(one, "busbw_bytes_per_s") > tool_number(best, "busbw_bytes_per_s")) best = one;
-  }
-  fprintf(out, "Collectives between %.0f workers on %.0f host%s.", tool_number(bench, "workers"),
-          tool_number(bench, "hosts"), tool_number(bench, "hosts") == 1 ? "" : "s");
-  if (best)
-    fprintf(out, " At %.0f bytes the fastest %s is %s: %.3f ms [%.3f, %.3f].", largest, first,
-            tool_string(best, "name"), 1e3 * median(best, "time_s"), 1e3 * figure(best, "time_s", "low"),
-            1e3 * figure(best, "time_s", "high"));
-}
-
-char *report_answer(const json_t *bench) {
-  const json_t *cases = json_object_get(bench, "cases"), *differences = json_object_get(bench, "differences");
-  char *text = NULL;
-  size_t bytes;
-  FILE *out = open_memstream(&text, &bytes);
-  if (!out) return NULL;
-  if (json_array_size(differences))
-    fprintf(out, "These cases are not ranked, because they are not the same work: %s.",
-            tool_string(json_array_get(differences, 0), "text"));
-  else if (json_is_true(json_object_get(bench, "ranked")) && json_array_size(cases) > 1) put_ranking(out, bench);
-  else if (json_object_get(bench, "regimes")) fputs(tool_string(json_object_get(bench, "regimes"), "text"), out);
-  else if (median(bench, "step_s") > 0) put_kernels(out, bench);
-  else if (has(cases, "time_s")) put_collectives(out, bench);
-  else if (json_array_size(cases) == 1) {
-    put_where(out, bench);
-    fprintf(out, ", %s takes %.3f ms a step", tool_string(json_array_get(cases, 0), "name"),
-            1e3 * median(json_array_get(cases, 0), "step_s"));
-    if (isfinite(figure(json_array_get(cases, 0), "step_s", "low")))
-      fprintf(out, " [%.3f, %.3f]", 1e3 * figure(json_array_get(cases, 0), "step_s", "low"),
-              1e3 * figure(json_array_get(cases, 0), "step_s", "high"));
-    fprintf(out, ".");
-  } else
-    fprintf(out, "These cases are not ranked: %s.",
-            *tool_string(bench, "not_ranked") ? tool_string(bench, "not_ranked") : "the measurement was broken off");
-  fclose(out);
-  return text;
 }
 
 /* ---- pictures of cases that train ------------------------------------------------------------------------------------ */
@@ -188,7 +33,7 @@ static void add_speed(json_t *part, const json_t *bench, const json_t *cases) {
   size_t i;
   bool is_ranked = json_is_true(json_object_get(bench, "ranked"));
   json_array_foreach((json_t *)cases, i, one) {
-    double ratio = median(one, "times_as_fast");
+    double ratio = report_median(one, "times_as_fast");
     if (!is_ranked || !isfinite(ratio)) continue;
     json_array_append_new(values,
                           json_pack("{s:s, s:f, s:o, s:o}", "case", tool_string(one, "name"), "ratio", ratio, "low",
@@ -216,7 +61,7 @@ enum { N_PHASES = sizeof phases / sizeof phases[0] };
 
 /* Measurements before exchange and wait were told apart have their sum alone. */
 static bool is_counted_twice(const json_t *one, int phase) {
-  return strcmp(phases[phase].field, "communication_s") == 0 && isfinite(median(one, "exchange_s"));
+  return strcmp(phases[phase].field, "communication_s") == 0 && isfinite(report_median(one, "exchange_s"));
 }
 
 static void add_phases(json_t *part, const json_t *cases) {
@@ -233,13 +78,13 @@ static void add_phases(json_t *part, const json_t *cases) {
       {"kernels", TOOL_CELL_NUMBER, "kernel_s.median", 3, 1e3},
       {"outside kernels", TOOL_CELL_NUMBER, "overhead_s.median", 3, 1e3},
   };
-  if (!has(cases, "forward_s")) return;
+  if (!report_has(cases, "forward_s")) return;
   json_t *values = json_array();
   const json_t *one;
   size_t i;
   json_array_foreach((json_t *)cases, i, one) {
     for (int p = 0; p < N_PHASES; p++) {
-      double seconds = median(one, phases[p].field);
+      double seconds = report_median(one, phases[p].field);
       if (!isfinite(seconds) || is_counted_twice(one, p)) continue;
       json_array_append_new(values, json_pack("{s:s, s:s, s:f, s:i}", "case", tool_string(one, "name"), "phase",
                                               phases[p].name, "ms", 1e3 * seconds, "order", p));
@@ -262,7 +107,7 @@ static void add_scaling(json_t *part, const json_t *cases) {
       {"efficiency t1/(n tn)", TOOL_CELL_NUMBER, "efficiency.median", 3, 1},
       {"[95 % interval]", TOOL_CELL_INTERVAL, "efficiency", 3, 1},
   };
-  if (!has(cases, "efficiency")) return;
+  if (!report_has(cases, "efficiency")) return;
   json_t *values = json_array();
   const json_t *one;
   size_t i;
@@ -271,12 +116,12 @@ static void add_scaling(json_t *part, const json_t *cases) {
     const json_t *axes = json_object_get(one, "values");
     char series[128];
     most = fmax(most, tool_number(one, "workers"));
-    if (i == 0 || !isfinite(median(one, "times_as_fast"))) continue;
+    if (i == 0 || !isfinite(report_median(one, "times_as_fast"))) continue;
     snprintf(series, sizeof series, "%.60s%s%.40s", tool_string(one, "strategy"),
              *tool_string(axes, "scaling") ? ", " : "", tool_string(axes, "scaling"));
     json_array_append_new(
         values, json_pack("{s:s, s:f, s:f, s:o, s:o, s:b}", "series", series, "workers", tool_number(one, "workers"),
-                          "ratio", median(one, "times_as_fast"), "low", json_real(bound_of(one, "low")), "high",
+                          "ratio", report_median(one, "times_as_fast"), "low", json_real(bound_of(one, "low")), "high",
                           json_real(bound_of(one, "high")), "ideal", 0));
   }
   for (size_t k = 0, n = json_array_size(values); k < n; k++) { /* every line begins with the one worker */
@@ -345,7 +190,7 @@ static void add_memory(json_t *part, const json_t *cases) {
   const json_t *one;
   size_t i;
   json_array_foreach((json_t *)cases, i, one) {
-    double bytes = median(one, "peak_rss_bytes");
+    double bytes = report_median(one, "peak_rss_bytes");
     if (!isfinite(bytes)) bytes = tool_number(one, "peak_rss_bytes");
     if (isfinite(bytes))
       json_array_append_new(values, json_pack("{s:s, s:f}", "case", tool_string(one, "name"), "mib", bytes / 1048576));
@@ -401,16 +246,16 @@ static void add_epochs(json_t *part, const json_t *cases) {
       {"second, CPU s", TOOL_CELL_NUMBER, "second_epoch_cpu_s.median", 3, 1},
   };
   static const char *const figures[] = {"first_epoch_s", "second_epoch_s"};
-  if (!has(cases, "second_epoch_s")) return;
+  if (!report_has(cases, "second_epoch_s")) return;
   json_t *values = json_array();
   const json_t *one;
   size_t i;
   json_array_foreach((json_t *)cases, i, one) {
     for (int k = 0; k < 2; k++)
-      if (isfinite(median(one, figures[k])))
+      if (isfinite(report_median(one, figures[k])))
         json_array_append_new(values,
                               json_pack("{s:s, s:s, s:f}", "case", tool_string(one, "name"), "epoch",
-                                        k ? "second epoch" : "first epoch", "seconds", median(one, figures[k])));
+                                        k ? "second epoch" : "first epoch", "seconds", report_median(one, figures[k])));
   }
   json_t *picture = report_picture(part, "epochs", "First and second epoch apart",
                                    "Wall time of training without tests; the set-up of the run lies in front of the "
@@ -507,7 +352,7 @@ static void add_bandwidth(json_t *part, const json_t *cases) {
       {"[95 % interval]", TOOL_CELL_INTERVAL, "time_s", 1, 1e6},
       {"bus bandwidth MB/s", TOOL_CELL_NUMBER, "busbw_bytes_per_s", 0, 1e-6},
   };
-  if (!has(cases, "time_s")) return;
+  if (!report_has(cases, "time_s")) return;
   json_t *values = json_array();
   const json_t *one;
   size_t i;
@@ -600,7 +445,7 @@ void report_add_bench(json_t *page, const json_t *record, const char *folder, co
   json_t *bench = report_audited(record), *part = report_part(page, title), *one;
   const json_t *cases = json_object_get(bench, "cases");
   size_t i;
-  bool trains = has(cases, "step_s");
+  bool trains = report_has(cases, "step_s");
   add_words(page, part, bench, is_alone, title);
   if (trains) {
     add_speed(part, bench, cases);

@@ -101,6 +101,17 @@ double report_bound(const json_t *figure, const char *bound) {
   return isfinite(value) ? fmin(fmax(value, median / MOST), MOST * median) : median;
 }
 
+double report_median(const json_t *one, const char *name) { return tool_number(json_object_get(one, name), "median"); }
+
+bool report_has(const json_t *cases, const char *name) {
+  const json_t *one;
+  size_t i;
+  json_array_foreach((json_t *)cases, i, one) {
+    if (isfinite(report_median(one, name))) return true;
+  }
+  return false;
+}
+
 /* As a shell would read it. */
 static void put_word(FILE *out, const char *word) {
   static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%";

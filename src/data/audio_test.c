@@ -2,6 +2,7 @@
 #include "data/wav_testing.h"
 
 #include "data/audio.h"
+#include "lib/folder.h"
 
 #include <math.h>
 #include <sys/stat.h>
@@ -10,7 +11,6 @@
 
 static void it_says_what_it_lacks(void **state) {
   ronde__data *data;
-  test_log lines;
   ronde__data_options options = {.spec = "audio:/nowhere", .cache = true};
   test_log_start(&lines);
   check_failed(&lines, ronde__data_open(&options, &data), RONDE_E_USAGE, "/nowhere", "libsndfile1-dev");
@@ -25,20 +25,17 @@ int main(void) {
 
 enum { BANDS = 80 };
 
-static test_log lines;
-static char *folder, *spec;
+static char *spec;
 
-static int make_folder(void **state) {
-  folder = test_folder_create();
+static int make_data(void **state) {
+  make_folder_with_cache(state);
   spec = ronde__format("audio:%s", folder);
-  setenv("RONDE_CACHE_DIR", folder, 1);
   return 0;
 }
 
-static int remove_folder(void **state) {
+static int remove_data(void **state) {
   free(spec);
-  test_folder_destroy(folder);
-  return 0;
+  return remove_folder(state);
 }
 
 static void write_tone(const char *name, size_t samples, int hz) {
@@ -177,7 +174,7 @@ static void what_is_missing_or_damaged_is_named(void **state) {
                "recordings");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_data, remove_data)
 
 int main(void) {
   const struct CMUnitTest tests[] = {

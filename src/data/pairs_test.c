@@ -2,21 +2,19 @@
 #include "data/testing.h"
 
 #include "data/data.h"
+#include "lib/folder.h"
 
-static test_log lines;
-static char *folder, *spec;
+static char *spec;
 
-static int make_folder(void **state) {
-  folder = test_folder_create();
+static int make_data(void **state) {
+  make_folder_with_cache(state);
   spec = ronde__format("pairs:%s/p.tsv", folder);
-  setenv("RONDE_CACHE_DIR", folder, 1);
   return 0;
 }
 
-static int remove_folder(void **state) {
+static int remove_data(void **state) {
   free(spec);
-  test_folder_destroy(folder);
-  return 0;
+  return remove_folder(state);
 }
 
 static ronde_status open_pairs(int64_t window, bool cache, ronde__data **data_out) {
@@ -149,5 +147,5 @@ int main(void) {
       cmocka_unit_test(test_lines_that_are_no_pairs),
       cmocka_unit_test(test_long_files),
   };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+  return cmocka_run_group_tests(tests, make_data, remove_data);
 }

@@ -1,6 +1,7 @@
 /* Both GEMMs against the naive one, at shapes that no tile divides. */
 #include "kernel/kernel_testing.h"
 #include "kernel/ref.h"
+#include "sanitized.h"
 
 #include <pthread.h>
 
@@ -67,11 +68,13 @@ static void check_both(int m, int n, int k, int64_t count) {
 }
 
 static void test_every_tile(void **state) {
+  leave_out_if(THREADS_ONLY, "a single thread computes a GEMM");
   for (int m = 1; m <= 29; m++)
     for (int n = 1; n <= 37; n++) check_both(m, n, 1 + (m + n) % 5, 1 + (m * n) % 3);
 }
 
 static void test_shapes_of_networks(void **state) {
+  leave_out_if(THREADS_ONLY, "a single thread computes a GEMM");
   static const int shapes[][4] = {{42, 64, 64, 9},  {42, 64, 64, 1},  {64, 64, 42, 20}, {128, 32, 3, 3},
                                   {6, 200, 5, 15},  {127, 10, 84, 1}, {1, 1, 1, 1},     {1, 120, 400, 1},
                                   {16, 10, 147, 2}, {7, 5, 1000, 1},  {7, 67, 257, 3},  {3, 16, 2, 700},

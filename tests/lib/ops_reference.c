@@ -14,8 +14,8 @@ expected expected_make(int64_t n, double length) {
 }
 
 double expected_bound(const expected *e, int64_t i) {
-  double bound = ldexp(4 + 2 * sqrt(e->length), -24) * (double)e->magnitude[i];
-  return e->rounded ? bound + ldexp((double)e->magnitude[i], -8) : bound;
+  double bound = (4 + 2 * sqrt(e->length)) * 0x1p-24 * (double)e->magnitude[i];
+  return e->rounded ? bound + 0x1p-8 * (double)e->magnitude[i] : bound;
 }
 
 int64_t example_elems(const op_case *c) { return c->c * c->h * c->w; }

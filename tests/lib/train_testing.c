@@ -310,6 +310,14 @@ ronde_status make_virtual(int n_ranks, ronde__transport **transports_out) {
   return ronde__transport_sim(&virtual_links, transports_out);
 }
 
+void set_up_virtual_losses(ronde__job *job, int on_loss) {
+  static ronde__sim_net net;
+  job->config->options.on_loss = on_loss;
+  job->sim = &net;
+  assert_int_equal(ronde__set_up_losses(job), RONDE_OK);
+  job->sim = NULL;
+}
+
 ronde__link_class links_by_lot(const void *user, int from, int to) {
   uint32_t lot[4];
   ronde__philox(*(const uint64_t *)user, RONDE__STREAM_VIRTUAL, (uint64_t)(from * OBSERVED_RANKS + to), lot);
