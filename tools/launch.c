@@ -274,7 +274,7 @@ ronde_status tool_launch(const tool_call *call) {
       .grace_s = tool_seconds(call, "grace"),
       .timeout_s = tool_seconds(call, "timeout"),
       .goes_on = ronde_config_goes_on(call->config),
-      .restarts = is_given(call, "on-loss") && !strcmp(ronde_config_get(call->config, "on-loss"), "restart"),
+      .restarts = tool_restart_is_wanted(call),
       .out = is_given(call, "out") ? ronde_config_get(call->config, "out") : NULL};
   tool_hosts hosts;
   tool_session session = {.lock = -1};
@@ -282,7 +282,7 @@ ronde_status tool_launch(const tool_call *call) {
   prctl(PR_SET_CHILD_SUBREAPER, 1); /* what mpirun leaves behind comes to us */
   ronde_status status = tool_hosts_get(call, &hosts);
   if (status == RONDE_OK) status = check_files();
-  if (status == RONDE_OK && l.restarts) status = tool_restart_check(call);
+  if (status == RONDE_OK) status = tool_restart_check(call);
   if (status == RONDE_OK) status = count_ranks(&l, call, &hosts);
   if (status == RONDE_OK && !make_key(l.key)) status = tool_fail(RONDE_E_INTERNAL, "the system has no random numbers");
   if (status == RONDE_OK) tool_session_begin(&session);

@@ -54,6 +54,7 @@ typedef struct ronde__mpi_endpoint {
   _Atomic uint64_t n_chunks_ended;
   _Atomic uint64_t *left_ns; /* [size]: when a rank was heard to leave, 0: it is there */
   _Atomic bool *lost;        /* [size]: without whom the others go on; of itself: they go on without this rank */
+  bool *told;                /* [size]: of them, of whose loss the others were told, by the thread that does so */
   _Atomic bool aborted;
   _Atomic int n_in_chunks;
 } ronde__mpi_endpoint;
