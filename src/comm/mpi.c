@@ -72,8 +72,10 @@ static bool has_heard(ronde__mpi_endpoint *self, MPI_Status *status_out) {
 /* This rank may be the one that the others go on without: it stood still for too long. */
 static void hear_of_loss(ronde__mpi_endpoint *self, int rank) {
   if (!self->life || !ronde__transport_may_lose(&self->head, rank)) return;
-  if (rank != self->head.rank) ronde__life_give_up(self->life, rank);
-  else if (!atomic_exchange(&self->lost[rank], true)) {
+  if (rank != self->head.rank) {
+    atomic_store(&self->heard_lost[rank], true);
+    ronde__life_give_up(self->life, rank);
+  } else if (!atomic_exchange(&self->lost[rank], true)) {
     ronde__mpi_note_failure();
     ronde__log(RONDE_LOG_WARNING, "rank %d was not heard of for too long, and the others go on without it", rank);
   }
@@ -114,14 +116,15 @@ static void notify(const ronde__mpi_endpoint *self, int word) {
       notify_one(self, r, word);
 }
 
-/* Whom this rank goes on without: so do the others. One that has stood still hears it when it comes back; to one that has
- * gone nothing is sent, because Open MPI would connect to it once more. */
+/* Whom this rank goes on without: so do the others. One that has stood still hears it when it comes back, from who has
+ * found it lost; to one that has gone nothing is sent, because Open MPI would connect to it once more. */
 static void tell_losses(ronde__mpi_endpoint *self) {
   for (int r = 0; r < self->head.size; r++) {
     if (r == self->head.rank || self->told[r] || !atomic_load(&self->lost[r])) continue;
     self->told[r] = true;
     notify(self, NOTICE_LOST | r << NOTICE_BITS);
-    if (!ronde__life_loss(self->life, r).gone) notify_one(self, r, NOTICE_LOST | r << NOTICE_BITS);
+    if (!atomic_load(&self->heard_lost[r]) && !ronde__life_loss(self->life, r).gone)
+      notify_one(self, r, NOTICE_LOST | r << NOTICE_BITS);
   }
 }
 
@@ -473,6 +476,7 @@ static void endpoint_free(ronde__mpi_endpoint *self) {
   ronde__free(self->left_ns);
   ronde__free(self->lost);
   ronde__free(self->told);
+  ronde__free(self->heard_lost);
   ronde__free(self->head.may_lose);
   ronde__free(self->head.awaited);
   ronde__free(self);
@@ -525,6 +529,7 @@ static ronde_status set_up(ronde__mpi_endpoint *self) {
   RONDE__ALLOC(self->left_ns, n * sizeof *self->left_ns, "transport mpi");
   RONDE__ALLOC(self->lost, n * sizeof *self->lost, "transport mpi");
   RONDE__ALLOC(self->told, n * sizeof *self->told, "transport mpi");
+  RONDE__ALLOC(self->heard_lost, n * sizeof *self->heard_lost, "transport mpi");
   RONDE__ALLOC(self->head.may_lose, n * sizeof *self->head.may_lose, "transport mpi");
   RONDE__ALLOC(self->head.awaited, n * sizeof *self->head.awaited, "transport mpi");
   RONDE_TRY(ronde__mpi_hosts_find(self->data, &self->hosts));

@@ -202,7 +202,6 @@ static ronde_status hand_over_shard(const ronde__mirror *m, int rank, ronde__tra
   size_t n = packet_elems(m, shard);
   float *packet;
   if (n == 0) return RONDE_OK;
-  if (root < 0 && world->rank > 0) return RONDE_E_LOST;
   if (root < 0)
     return ronde__fail(RONDE_E_LOST,
                        "rank %d is lost, and so is rank %d, which had its shard of the optimizer's state too",
