@@ -27,7 +27,16 @@ static void draw_input(ronde__rng *rng, const ronde__shape *shape, int64_t vocab
   }
 }
 
-/* Examples by the seed, classes drawn evenly. */
+/* Classes are drawn evenly. Of what is said in a recording there is a label for every third step, as in speech, and none is the
+ * blank. */
+static int64_t draw_label(const ronde_stepper *s, ronde__rng *rng, int64_t i) {
+  const ronde__job *job = s->job;
+  if (!job->model || !job->model->lengths) return (int64_t)ronde__rng_below(rng, (uint64_t)job->classes);
+  if (i % s->n_labels > s->n_labels / 3) return RONDE_IGNORED;
+  return 1 + (int64_t)ronde__rng_below(rng, (uint64_t)job->classes - 1);
+}
+
+/* Examples by the seed; recordings are as long as they can be. */
 static ronde_status draw_batch(ronde_stepper *s) {
   const ronde__job *job = s->job;
   s->elems = ronde__graph_input_elems(s->graph), s->n_labels = ronde__loss_labels(s->graph);
@@ -39,10 +48,10 @@ static ronde_status draw_batch(ronde_stepper *s) {
     draw_input(&rng, &job->shape, job->vocabulary, x);
     x += ronde__shape_elems(&job->shape);
     for (int i = 0; i < job->more.n; x += ronde__shape_elems(&job->more.at[i].shape), i++)
-      draw_input(&rng, &job->more.at[i].shape, job->more.at[i].vocabulary, x);
+      if (strcmp(job->more.at[i].name, RONDE__LENGTHS_INPUT) == 0) x[0] = (float)job->shape.dim[job->shape.rank - 1];
+      else draw_input(&rng, &job->more.at[i].shape, job->more.at[i].vocabulary, x);
   }
-  for (int64_t i = 0; i < job->batch * s->n_labels; i++)
-    s->labels[i] = (int64_t)ronde__rng_below(&rng, (uint64_t)job->classes);
+  for (int64_t i = 0; i < job->batch * s->n_labels; i++) s->labels[i] = draw_label(s, &rng, i);
   return RONDE_OK;
 }
 
@@ -190,12 +199,13 @@ static ronde_status list_tokens(const ronde_stepper *s, int64_t **tokens_out) {
   return RONDE_OK;
 }
 
-/* Of tokens all inputs of an example side by side. */
+/* Of tokens, and of several inputs, a row for each example. */
 static ronde__file_tensor describe_input(const ronde_stepper *s) {
   const ronde__shape *shape = &s->job->shape;
   ronde__file_tensor x = {.name = INPUT_NAME, .dtype = RONDE__FILE_F32, .shape = {shape->rank + 1, {s->job->batch}}};
   for (int i = 0; i < shape->rank; i++) x.shape.dim[i + 1] = shape->dim[i];
-  if (s->job->vocabulary) x.dtype = RONDE__FILE_I64, x.shape = (ronde__shape){2, {s->job->batch, s->elems}};
+  if (s->job->vocabulary) x.dtype = RONDE__FILE_I64;
+  if (s->job->vocabulary || s->job->more.n) x.shape = (ronde__shape){2, {s->job->batch, s->elems}};
   return x;
 }
 

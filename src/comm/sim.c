@@ -228,8 +228,8 @@ static bool sim_lost(ronde__transport *transport, int peer, ronde__loss *loss_ou
   endpoint *self = endpoint_of(transport);
   bool lost = is_missed(self, peer);
   if (!lost || !loss_out) return lost;
-  *loss_out =
-      (ronde__loss){ronde__transport_noted(&self->group->endpoints[peer].head), self->group->times[peer].stops_ns, "", false};
+  *loss_out = (ronde__loss){ronde__transport_noted(&self->group->endpoints[peer].head),
+                            self->group->times[peer].stops_ns, "", false};
   snprintf(loss_out->host, sizeof loss_out->host, "%d", transport->host_of ? transport->host_of[peer] : 0);
   return true;
 }

@@ -195,6 +195,11 @@ class TinyGpt(nn.Module):
             x = x + self.attn["c_proj"](y.transpose(1, 2).reshape(n, t, width))
             return x + self.mlp["c_proj"](nn.functional.gelu(self.mlp["c_fc"](self.ln_2(x))))
 
+        @staticmethod
+        def multiply_adds(x):
+            """Of an example's scores and sums, the layers around them apart."""
+            return 2 * x.shape[1] * x.shape[1] * x.shape[2]
+
     def __init__(self, vocabulary, steps, classes, layers=4, heads=4, width=128):
         super().__init__()
         position = nn.Embedding(steps, width)
@@ -274,6 +279,11 @@ class Attention(nn.Module):
         q, k, v = (part.view(n, -1, self.heads, width // self.heads).transpose(1, 2) for part in (q, k, v))
         y = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return self.out_proj(y.transpose(1, 2).reshape(n, t, width))
+
+    @staticmethod
+    def multiply_adds(x, memory, mask):
+        """Of an example's scores and sums, the layers around them apart."""
+        return 2 * x.shape[1] * memory.shape[1] * x.shape[2]
 
 
 class Gnmt(nn.Module):
