@@ -12,13 +12,10 @@ ronde_status ronde__transport_mpi(const ronde__mpi_options *options, ronde__tran
 
 #else
 
-#include <ronde/measure.h>
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/limits.h"
 #include "base/wait.h"
@@ -406,15 +403,15 @@ static void on_lost(void *user) {
   ask_to_attend(self);
 }
 
-/* Nothing takes a thread back from MPI. The process ends instead, so that the others miss it. */
+/* Nothing takes a thread back from MPI: the process must end, so that the others miss it. Once. */
 static void watch_calls(void *user, uint64_t ns) {
-  const ronde__mpi_endpoint *self = user;
+  ronde__mpi_endpoint *self = user;
   int64_t after_loss = ronde__mpi_has_failed() ? RONDE__STUCK_NS : INT64_MAX;
   int64_t limit = ronde__min(after_loss, (int64_t)self->head.lost_after_ns);
-  if (ronde__mpi_called_for_ns(ns) < (uint64_t)limit) return;
+  if (ronde__mpi_called_for_ns(ns) < (uint64_t)limit || atomic_exchange(&self->is_stuck, true)) return;
   ronde__fail(RONDE_E_LOST, "Open MPI has not come back from a call for %.3g s: rank %d on host %s ends",
               (double)limit * 1e-9, self->head.rank, self->hosts.names[self->head.rank]);
-  _exit(ronde_status_exit_code(RONDE_E_LOST));
+  if (self->options.stuck) self->options.stuck(self->options.user);
 }
 
 static ronde_status find_pulses(ronde__mpi_endpoint *self) {

@@ -98,10 +98,13 @@ static void rank_1_hangs(ronde__transport *transport) {
 
 static void say(void *user, ronde_log_level level, const char *line) { fprintf(stderr, "%s\n", line); }
 
+static void end(void *user) { _exit(4); }
+
 static int be_rank(const char *word) {
   static const bool all_but_the_first[] = {false, true, true};
   bool hangs = !strcmp(word, "hangs");
-  ronde__mpi_options options = {.timeout_ns = hangs ? second_ns : 60 * second_ns, .lost_after_ns = second_ns / 2};
+  ronde__mpi_options options = {
+      .timeout_ns = hangs ? second_ns : 60 * second_ns, .lost_after_ns = second_ns / 2, .stuck = end};
   ronde__transport *transport;
   ronde_log_set(say, NULL);
   if (ronde__transport_mpi(&options, &transport) != RONDE_OK) return 2;

@@ -24,6 +24,8 @@ ronde_status ronde__join_ranks(ronde__job *job) {
   RONDE_TRY(ronde__joins_mpi(job->config, &joins));
   if (!joins) return RONDE_OK;
   ronde__mpi_options options = ronde__mpi_options_of(job->config);
+  options.stuck = job->hooks.stuck;
+  options.user = job->hooks.user;
   if (!job->mpi) {
     RONDE_TRY(ronde__transport_mpi(&options, &job->mpi));
     if (job->hooks.joined) job->hooks.joined(job->hooks.user);
