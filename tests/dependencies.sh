@@ -56,7 +56,7 @@ src/base/(time|wait|system)\.[ch] | clock sleep lock thread | they are the machi
 src/base/base\.h | clock | declares it
 src/base/pool\.c | sleep thread | the threads of one computation, of which time sees nothing
 src/base/log\.c | lock | one line at a time in the process
-src/comm/(threads|host|life|life_net|mpi|mpi_beat|mpi_message|mpi_process)\.[ch] | clock sleep lock thread | transports by the machine'"'"'s time
+src/comm/(threads|host|life|life_net|mpi|mpi_beat|mpi_call|mpi_message|mpi_process)\.[ch] | clock sleep lock thread | transports by the machine'"'"'s time
 src/comm/virtual\.[ch] | sleep thread | virtual time: who runs has the baton
 src/kernel/gemm_xsmm\.c | lock | the process'"'"'s one just-in-time compiler
 src/data/dataset\.c | lock | a file that is mapped once for all ranks; nobody waits for a rank inside it

@@ -209,7 +209,7 @@ static void test_who_goes_on_records_who_is_lost(void **state) {
 static const struct {
   const char *options, *said;
 } refused[] = {
-    {SIM "workers=3 batch=12 strategy=sharded on-loss=continue",
+    {SIM "workers=3 batch=12 strategy=ps-sync on-loss=continue",
      "with this strategy no step can be made without all ranks"},
     {SIM "workers=3 batch=12 on-loss=restart out=FOLDER/r", "only ranks that are processes can be started again"},
     {"transport=threads workers=3 batch=12 strategy=ps-async on-loss=continue", "are not lost one by one"},

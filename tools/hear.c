@@ -158,7 +158,8 @@ static void note_end(tool_launched *l, const tool_mark *mark) {
   rank->ended = true;
   rank->code = code;
   l->n_ended++;
-  if (l->goes_on && mark->number > 0 && code == 4) return; /* of its own loss, or of what rank 0 will say too */
+  bool is_told = l->restarts && l->error_seen;                         /* that all ends by a loss: it may be rank 0's */
+  if (l->goes_on && mark->number > 0 && code == 4 && !is_told) return; /* its own loss, or what rank 0 will say too */
   bool better = l->code <= 0 || (l->code == 4 && code != 4 && code != 0);
   if (l->code < 0 || (code != 0 && better)) l->code = code;
 }

@@ -163,6 +163,11 @@ static void show_progress(void *user, const ronde_progress *progress) {
   if (columns > 0) draw_bar(progress, columns);
 }
 
+static void end_stuck(void *user) {
+  (void)user;
+  _exit(ronde_status_exit_code(RONDE_E_LOST));
+}
+
 ronde_hooks tool_hooks(bool progress, int64_t log_every) {
   shown.log_every = log_every;
   return (ronde_hooks){.progress = progress ? show_progress : NULL,
@@ -170,5 +175,6 @@ ronde_hooks tool_hooks(bool progress, int64_t log_every) {
                        .joined = tool_mark_joined,
                        .lost = tool_mark_lost,
                        .left_out = tool_mark_without,
+                       .stuck = end_stuck,
                        .restarts = getenv(TOOL_RESTARTS)};
 }

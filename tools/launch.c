@@ -280,13 +280,12 @@ static bool make_key(char key[TOOL_KEY_DIGITS + 1]) {
 }
 
 ronde_status tool_launch(const tool_call *call) {
-  tool_launched l = {
-      .code = -1,
-      .grace_s = tool_seconds(call, "grace"),
-      .timeout_s = tool_seconds(call, "timeout"),
-      .goes_on = ronde_config_goes_on(call->config),
-      .restarts = is_given(call, "on-loss") && !strcmp(ronde_config_get(call->config, "on-loss"), "restart"),
-      .out = is_given(call, "out") ? ronde_config_get(call->config, "out") : NULL};
+  tool_launched l = {.code = -1,
+                     .grace_s = tool_seconds(call, "grace"),
+                     .timeout_s = tool_seconds(call, "timeout"),
+                     .goes_on = ronde_config_goes_on(call->config),
+                     .restarts = tool_restart_is_wanted(call),
+                     .out = is_given(call, "out") ? ronde_config_get(call->config, "out") : NULL};
   tool_hosts hosts;
   tool_joins joins = {0};
   tool_session session = {.lock = -1};
@@ -295,7 +294,7 @@ ronde_status tool_launch(const tool_call *call) {
   prctl(PR_SET_CHILD_SUBREAPER, 1); /* what mpirun leaves behind comes to us */
   ronde_status status = tool_hosts_get(call, &hosts);
   if (status == RONDE_OK) status = check_files();
-  if (status == RONDE_OK && l.restarts) status = tool_restart_check(call);
+  if (status == RONDE_OK) status = tool_restart_check(call);
   if (status == RONDE_OK && elastic) status = tool_join_check(call);
   if (elastic) tool_join_begin(&joins, ronde_config_get(call->config, "hostfile"), &hosts), l.joins = &joins;
   if (status == RONDE_OK) status = count_ranks(&l, call, &hosts);

@@ -14,11 +14,17 @@ static const char *value_of(const tool_call *call, const char *name) {
   return value ? value : "";
 }
 
-static bool is_wanted(const tool_call *call) { return strcmp(value_of(call, "on-loss"), "restart") == 0; }
+/* It begins with the newest state in --out, or with none, and so do all that follow. */
+static bool is_from_out(const tool_call *call) {
+  const char *resume = value_of(call, "resume");
+  return !*resume || !strcmp(resume, "auto") || !strcmp(resume, value_of(call, "out"));
+}
+
+bool tool_restart_is_wanted(const tool_call *call) { return ronde_config_restarts(call->config) && is_from_out(call); }
 
 ronde_status tool_restart_check(const tool_call *call) {
-  const char *resume = value_of(call, "resume"), *out = value_of(call, "out");
-  if (!is_wanted(call) || !*resume || !strcmp(resume, "auto") || !strcmp(resume, out)) return RONDE_OK;
+  const char *resume = value_of(call, "resume");
+  if (strcmp(value_of(call, "on-loss"), "restart") || is_from_out(call)) return RONDE_OK;
   return tool_fail(
       RONDE_E_USAGE,
       "--on-loss restart: a restart would begin anew before --out has a checkpoint, not go on from --resume "
@@ -110,7 +116,7 @@ bool tool_restart_prepare(const tool_call *call, const tool_launched *l, tool_ho
   char lost[512] = "", left[512] = "";
   int most = (int)strtol(value_of(call, "max-restarts"), NULL, 10), n_servers = ronde_config_server_ranks(call->config);
   bool fails_at_first = !restarts->list && *l->failed_host; /* a host's name may be misspelt */
-  if (!is_wanted(call) || tool_signal() || fails_at_first) return false;
+  if (!tool_restart_is_wanted(call) || tool_signal() || fails_at_first) return false;
   if (restarts->n >= most) {
     tool_fail(RONDE_E_LOST, "not restarted: --max-restarts %d is reached (%s)", most, cause_of(l));
     return false;

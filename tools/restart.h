@@ -1,4 +1,4 @@
-/* A run that goes on after a loss (--on-loss restart): who is left, what they are told, and what is noted of it. */
+/* A run that is started again after a loss (--on-loss restart; continue, where it was rank 0): who is left, what they are told, and what is noted of it. */
 #ifndef TOOL_RESTART_H
 #define TOOL_RESTART_H
 
@@ -10,6 +10,8 @@ typedef struct tool_restarts {
   json_t *list; /* run.json's `restarts` */
 } tool_restarts;
 
+/* Whether a loss that ends the run is to be followed by another start. */
+bool tool_restart_is_wanted(const tool_call *call);
 /* RONDE_E_USAGE where a restart could not go on from the state in --out: it is an older one that was named. */
 ronde_status tool_restart_check(const tool_call *call);
 /* After a loss: whether the run is to be started again; then hosts are those that are left, n_ranks as many ranks as there

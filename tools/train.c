@@ -79,7 +79,7 @@ ronde_status tool_train(const tool_call *call) {
   ronde_status status = ronde_train(call->config, &hooks, &text);
   tool_foot(NULL);
   /* A run that is started again has one record, its last. */
-  bool again = status == RONDE_E_LOST && !strcmp(ronde_config_get(call->config, "on-loss"), "restart");
+  bool again = status == RONDE_E_LOST && tool_is_ours() && ronde_config_restarts(call->config);
   ronde_status shown = text && !again ? show_training(call, text, dry_run) : RONDE_OK;
   if (!shown && !dry_run && !again) shown = write_mlperf(call, text, began_ms);
   if (status == RONDE_E_CANCELLED && !tool_is_follower()) fail_interrupted(call, text);

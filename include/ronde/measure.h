@@ -166,6 +166,9 @@ RONDE_API ronde_status ronde_config_resume(ronde_config *config);
 RONDE_API int ronde_config_server_ranks(const ronde_config *config);
 /* For "train": whether the others go on without a worker that is lost, unless it is one that they need, such as rank 0. */
 RONDE_API bool ronde_config_goes_on(const ronde_config *config);
+/* Whether a training that a loss has ended goes on from its --out, once its ranks are started again: --on-loss restart, or
+ * continue where it is made anew among those that are left, and rank 0 was not. */
+RONDE_API bool ronde_config_restarts(const ronde_config *config);
 /* For "train": whether a strategy understands an option; true for options that do not depend on the strategy. strategy: a
  * value of --strategy; "auto" stands for the one that these workers and hosts would get. */
 RONDE_API bool ronde_config_understands(const ronde_config *config, const char *strategy, const char *option);

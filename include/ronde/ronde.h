@@ -590,6 +590,9 @@ typedef struct ronde_hooks {
   void (*lost)(void *user, int64_t resumed_step, int64_t step);
   /* train, from the thread of rank 0: the workers go on without this one, which is lost. May be told again. */
   void (*left_out)(void *user, int rank);
+  /* With ranks that are processes, from a thread of its own: a call of MPI does not come back, which has been logged, and
+   * whoever called the job will not get it back either. The process should end, so that the other ranks miss it. */
+  void (*stuck)(void *user);
   const char
       *restarts; /* train: what becomes `restarts` in run.json, a JSON array, told by who has restarted the run */
   void *user;    /* passed to the callbacks above; a source has its own */

@@ -16,6 +16,9 @@
 #define RONDE__CANCEL_NS 1000000000u
 /* The same where ranks go on after a loss: what was sent and nobody will take is not waited for any longer. */
 #define RONDE__HALT_NS 100000000u
+/* No call of Open MPI waits for a peer; one that has not come back within this after a loss, or within --timeout else, never
+ * will. */
+#define RONDE__STUCK_NS 5000000000u
 /* A rank that hears of a loss from others finds it itself within this, where its own signs of life tell it too. */
 #define RONDE__CLAIM_NS 1500000000u
 /* MPI_Finalize waits for all ranks; after a loss for no longer than this. */

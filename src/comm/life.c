@@ -329,7 +329,7 @@ static void leave_out(ronde__life *l, uint64_t now) {
   for (int r = 0; r < l->size; r++) {
     peer *p = &l->peers[r];
     if (r == l->rank || !is_newly_lost(p, now)) continue;
-    p->loss = (ronde__loss){.doing = p->doing, .at_ns = lost_since(l, r)};
+    p->loss = (ronde__loss){.doing = p->doing, .at_ns = lost_since(l, r), .gone = p->state == RONDE__LIFE_GONE};
     snprintf(p->loss.host, sizeof p->loss.host, "%s", l->o.host_names[r]);
     if (l->rank == 0) say_loss(l, r, now);
     atomic_store(&p->lost, true);
@@ -432,9 +432,10 @@ static void *watch(void *arg) {
   while (!atomic_load(&l->ends)) {
     beat(l);
     bool ended = doze(l, last + (any_in_doubt(l) ? MIN_TICK_NS : l->tick_ns), ronde__now_ns());
-    uint64_t now = ronde__now_ns();
+    uint64_t now = ronde__now_ns(), passed = now - last;
     bool due = now - told >= l->tick_ns;
-    if (now - last > 3 * l->tick_ns) forgive(l, now - last - l->tick_ns);
+    if (passed > 3 * l->tick_ns) forgive(l, passed - l->tick_ns);
+    if (l->o.pass) l->o.pass(l->o.user, passed < 2 * l->tick_ns ? passed : 2 * l->tick_ns);
     last = now;
     look(l, due || ended, now);
     if (due) told = now;

@@ -21,13 +21,15 @@ typedef struct ronde__life_options {
   const char *iface;            /* as in ronde__life_addresses; borrowed until _create returns */
   uint64_t lost_after_ns; /* a host that is silent for so long is lost; for longer where the network is unsteady, */
   uint64_t at_most_ns;    /* but no longer than this */
-  /* From the thread: takes what the transport has heard itself, so that a rank that has said goodbye is not missed
-   * (ronde__life_note_left); NULL: nothing. */
+  /* From the thread: a rank may be missed. What the transport has heard itself is to be looked at soon, so that one that
+   * has said goodbye is not (ronde__life_note_left); NULL: nothing. */
   void (*listen)(void *user);
+  /* From the thread, now and then: so much time of this process has passed. NULL: nothing. */
+  void (*pass)(void *user, uint64_t ns);
   /* From the thread: a rank is lost, which has been logged: by all, but by rank 0 alone where the others go on without it
    * (transport.h, may_lose). Called once in the first case, and each time in the second. */
   void (*lost)(void *user);
-  void *user;
+  void *user; /* none of the calls may wait: nobody else says that this rank lives */
 } ronde__life_options;
 
 /* What a rank tells the others of itself before it starts; bytes alone. */

@@ -19,6 +19,7 @@ ronde_status ronde__transport_mpi(const ronde__mpi_options *options, ronde__tran
 
 #include "base/limits.h"
 #include "base/wait.h"
+#include "comm/mpi_call.h"
 #include "comm/mpi_message.h"
 #include "comm/mpi_process.h"
 
@@ -56,14 +57,22 @@ static ronde_status mpi_irecv(ronde__transport *transport, int peer, uint32_t ta
 /* ---- notices ---- */
 
 static void listen(ronde__mpi_endpoint *self) {
-  MPI_Irecv(&self->heard, 1, MPI_INT, MPI_ANY_SOURCE, CONTROL_TAG, self->control, &self->listening);
+  RONDE__IN_MPI(MPI_Irecv(&self->heard, 1, MPI_INT, MPI_ANY_SOURCE, CONTROL_TAG, self->control, &self->listening));
+}
+
+static bool has_heard(ronde__mpi_endpoint *self, MPI_Status *status_out) {
+  int done = 0, error;
+  RONDE__IN_MPI(error = MPI_Test(&self->listening, &done, status_out));
+  return error == MPI_SUCCESS && done;
 }
 
 /* This rank may be the one that the others go on without: it stood still for too long. */
 static void hear_of_loss(ronde__mpi_endpoint *self, int rank) {
   if (!self->life || !ronde__transport_may_lose(&self->head, rank)) return;
-  if (rank != self->head.rank) ronde__life_give_up(self->life, rank);
-  else if (!atomic_exchange(&self->lost[rank], true)) {
+  if (rank != self->head.rank) {
+    atomic_store(&self->heard_lost[rank], true);
+    ronde__life_give_up(self->life, rank);
+  } else if (!atomic_exchange(&self->lost[rank], true)) {
     ronde__mpi_note_failure();
     ronde__log(RONDE_LOG_WARNING, "rank %d was not heard of for too long, and the others go on without it", rank);
   }
@@ -72,9 +81,8 @@ static void hear_of_loss(ronde__mpi_endpoint *self, int rank) {
 static void hear(void *user) {
   ronde__mpi_endpoint *self = user;
   if (pthread_mutex_trylock(&self->lock)) return; /* the other thread of this rank is at it */
-  int done = 0;
   MPI_Status status;
-  while (MPI_Test(&self->listening, &done, &status) == MPI_SUCCESS && done) {
+  while (has_heard(self, &status)) {
     int rank = status.MPI_SOURCE;
     notice what = (notice)(self->heard & ((1 << NOTICE_BITS) - 1));
     ronde__mpi_beat_heard(&self->beat, rank);
@@ -91,16 +99,39 @@ static void hear(void *user) {
 }
 
 /* Small enough that MPI takes it at once, whether the peer looks or not. */
-static void notify(ronde__mpi_endpoint *self, int word) {
+static void notify_one(const ronde__mpi_endpoint *self, int rank, int word) {
+  MPI_Request request;
+  int done = 0, error;
+  RONDE__IN_MPI(error = MPI_Isend(&word, 1, MPI_INT, rank, CONTROL_TAG, self->control, &request));
+  for (uint64_t end = ronde__now_ns() + RONDE__UNDER_WAY_NS; error == MPI_SUCCESS && !done && ronde__now_ns() < end;)
+    RONDE__IN_MPI(error = MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+}
+
+static void notify(const ronde__mpi_endpoint *self, int word) {
+  for (int r = 0; r < self->head.size; r++)
+    if (r != self->head.rank && !atomic_load(&self->left_ns[r]) && !atomic_load(&self->lost[r]))
+      notify_one(self, r, word);
+}
+
+/* Whom this rank goes on without: so do the others. One that has stood still hears it when it comes back, from who has
+ * found it lost; to one that has gone nothing is sent, because Open MPI would connect to it once more. */
+static void tell_losses(ronde__mpi_endpoint *self) {
   for (int r = 0; r < self->head.size; r++) {
-    MPI_Request request;
-    if (r == self->head.rank || atomic_load(&self->left_ns[r]) || atomic_load(&self->lost[r])) continue;
-    if (MPI_Isend(&word, 1, MPI_INT, r, CONTROL_TAG, self->control, &request) != MPI_SUCCESS) continue;
-    int done = 0;
-    for (uint64_t end = ronde__now_ns() + RONDE__UNDER_WAY_NS; !done && ronde__now_ns() < end;)
-      if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) break;
+    if (r == self->head.rank || self->told[r] || !atomic_load(&self->lost[r])) continue;
+    self->told[r] = true;
+    notify(self, NOTICE_LOST | r << NOTICE_BITS);
+    if (!atomic_load(&self->heard_lost[r]) && !ronde__life_loss(self->life, r).gone)
+      notify_one(self, r, NOTICE_LOST | r << NOTICE_BITS);
   }
 }
+
+static void attend(void *user) {
+  hear(user);
+  tell_losses(user);
+}
+
+/* For who must not call MPI. */
+static void ask_to_attend(void *user) { ronde__mpi_beat_wake(&((ronde__mpi_endpoint *)user)->beat); }
 
 /* ---- waiting ---- */
 
@@ -304,7 +335,8 @@ static ronde_status mpi_allreduce(ronde__transport *transport, float *x, size_t 
   ronde__mpi_message *m = ronde__mpi_message_take(self, (ronde__mpi_message){.peer = transport->rank, .is_send = true});
   if (!m) return RONDE_E_MEMORY;
   m->bytes = 2 * n * sizeof *x * (size_t)(transport->size - 1) / (size_t)transport->size;
-  int error = MPI_Iallreduce(MPI_IN_PLACE, x, (int)n, MPI_FLOAT, MPI_SUM, self->collective, m->chunks);
+  int error;
+  RONDE__IN_MPI(error = MPI_Iallreduce(MPI_IN_PLACE, x, (int)n, MPI_FLOAT, MPI_SUM, self->collective, m->chunks));
   if (error != MPI_SUCCESS) return ronde__mpi_failed(error, "an all-reduce of", m->peer);
   __atomic_fetch_add(&self->head.bytes_received, m->bytes, __ATOMIC_RELAXED);
   ronde__request request = {m};
@@ -355,20 +387,31 @@ static void mpi_abort(ronde__transport *transport) {
 
 /* ---- signs of life ---- */
 
-/* A rank is lost, and this has been said: whatever waits ends, or goes on without it. The others go on without the same
- * ranks, and one that comes back hears of it. */
+/* A rank is lost, and this has been said: whatever waits ends, or goes on without it, at once: no call of MPI stands in
+ * front of that. */
 static void on_lost(void *user) {
   ronde__mpi_endpoint *self = user;
   ronde__mpi_note_failure();
   if (ronde__life_any_lost(self->life)) atomic_store(&self->aborted, true);
   for (int r = 0; r < self->head.size && !ronde__life_any_lost(self->life); r++) {
     if (r == self->head.rank || !ronde__life_is_lost(self->life, r) || atomic_load(&self->lost[r])) continue;
-    notify(self, NOTICE_LOST | r << NOTICE_BITS);
     atomic_store(&self->beat.gone[r], true);
     atomic_store(&self->lost[r], true);
     ronde__transport_note_lost(&self->head, r);
   }
   if (self->hosts.near) ronde__event_signal(ronde__host_bell(self->hosts.near));
+  ask_to_attend(self);
+}
+
+/* Nothing takes a thread back from MPI: the process must end, so that the others miss it. Once. */
+static void watch_calls(void *user, uint64_t ns) {
+  ronde__mpi_endpoint *self = user;
+  int64_t after_loss = ronde__mpi_has_failed() ? RONDE__STUCK_NS : INT64_MAX;
+  int64_t limit = ronde__min(after_loss, (int64_t)self->head.lost_after_ns);
+  if (ronde__mpi_called_for_ns(ns) < (uint64_t)limit || atomic_exchange(&self->is_stuck, true)) return;
+  ronde__fail(RONDE_E_LOST, "Open MPI has not come back from a call for %.3g s: rank %d on host %s ends",
+              (double)limit * 1e-9, self->head.rank, self->hosts.names[self->head.rank]);
+  if (self->options.stuck) self->options.stuck(self->options.user);
 }
 
 static ronde_status find_pulses(ronde__mpi_endpoint *self) {
@@ -390,7 +433,8 @@ static ronde_status create_life(ronde__mpi_endpoint *self) {
       .iface = options->iface,
       .lost_after_ns = (uint64_t)ronde__min((int64_t)options->lost_after_ns, (int64_t)options->timeout_ns),
       .at_most_ns = options->timeout_ns,
-      .listen = hear,
+      .listen = ask_to_attend,
+      .pass = watch_calls,
       .lost = on_lost,
       .user = self};
   return ronde__life_create(&life, &self->life);
@@ -419,26 +463,30 @@ static ronde_status meet_lives(ronde__mpi_endpoint *self) {
 /* ---- life ---- */
 
 static void endpoint_free(ronde__mpi_endpoint *self) {
+  ronde__mpi_beat_stop(&self->beat);
   ronde__life_destroy(self->life);
+  ronde__mpi_beat_free(&self->beat);
   ronde__free(self->pulses);
   ronde__mpi_hosts_release(&self->hosts);
   ronde__mpi_messages_free(self);
   pthread_mutex_destroy(&self->lock);
   ronde__free(self->left_ns);
   ronde__free(self->lost);
+  ronde__free(self->told);
+  ronde__free(self->heard_lost);
   ronde__free(self->head.may_lose);
   ronde__free(self->head.awaited);
   ronde__free(self);
 }
 
+/* Watched over to the end; what is heard from here on is nobody's loss. */
 static void mpi_destroy(ronde__transport *transport) {
   ronde__mpi_endpoint *self = endpoint_of(transport);
-  ronde__life_destroy(self->life);
-  self->life = NULL;
+  if (self->life) ronde__life_leave(self->life);
   ronde__mpi_beat_stop(&self->beat);
   if (!atomic_load(&self->aborted)) notify(self, NOTICE_LEFT);
-  MPI_Cancel(&self->listening);
-  MPI_Request_free(&self->listening);
+  RONDE__IN_MPI(MPI_Cancel(&self->listening));
+  RONDE__IN_MPI(MPI_Request_free(&self->listening));
   /* Freeing a communicator is collective: where a rank is lost, it is left to the end of the process. */
   if (!ronde__mpi_has_failed()) {
     MPI_Comm_free(&self->data);
@@ -477,6 +525,8 @@ static ronde_status set_up(ronde__mpi_endpoint *self) {
   size_t n = (size_t)self->head.size;
   RONDE__ALLOC(self->left_ns, n * sizeof *self->left_ns, "transport mpi");
   RONDE__ALLOC(self->lost, n * sizeof *self->lost, "transport mpi");
+  RONDE__ALLOC(self->told, n * sizeof *self->told, "transport mpi");
+  RONDE__ALLOC(self->heard_lost, n * sizeof *self->heard_lost, "transport mpi");
   RONDE__ALLOC(self->head.may_lose, n * sizeof *self->head.may_lose, "transport mpi");
   RONDE__ALLOC(self->head.awaited, n * sizeof *self->head.awaited, "transport mpi");
   RONDE_TRY(ronde__mpi_hosts_find(self->data, &self->hosts));
@@ -498,7 +548,7 @@ static ronde_status start_beat(ronde__mpi_endpoint *self) {
                                  .tag = CONTROL_TAG,
                                  .word = NOTICE_ALIVE,
                                  .every_ns = ronde__min(BEAT_NS, self->head.lost_after_ns / BEATS),
-                                 .listen = hear,
+                                 .listen = attend,
                                  .user = self};
   listen(self);
   RONDE_TRY(ronde__mpi_beat_start(&self->beat));

@@ -12,6 +12,10 @@ typedef struct ronde__mpi_options {
   uint64_t
       lost_after_ns; /* and so is one that has gone, or whose host is silent for so long (life.h); 0: not watched */
   const char *iface; /* between hosts; NULL or "": any */
+  /* From a thread of the transport: a call of MPI does not come back, which has been logged, and this rank cannot go on.
+   * NULL: nothing. */
+  void (*stuck)(void *user);
+  void *user;
 } ronde__mpi_options;
 
 /* This process's rank of MPI_COMM_WORLD. MPI is initialised where the caller has not done so (then with

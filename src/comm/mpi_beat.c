@@ -4,12 +4,14 @@
 
 #include "comm/mpi_beat.h"
 
+#include "comm/mpi_call.h"
+
 static void beat_tell(ronde__mpi_beat *b) {
   for (int r = 0; r < b->size; r++) {
     int done = 1;
     if (r == b->rank || atomic_load(&b->gone[r])) continue;
-    if (b->under_way[r] != MPI_REQUEST_NULL) MPI_Test(&b->under_way[r], &done, MPI_STATUS_IGNORE);
-    if (done) MPI_Isend(&b->word, 1, MPI_INT, r, b->tag, b->comm, &b->under_way[r]);
+    if (b->under_way[r] != MPI_REQUEST_NULL) RONDE__IN_MPI(MPI_Test(&b->under_way[r], &done, MPI_STATUS_IGNORE));
+    if (done) RONDE__IN_MPI(MPI_Isend(&b->word, 1, MPI_INT, r, b->tag, b->comm, &b->under_way[r]));
   }
 }
 
@@ -51,6 +53,8 @@ ronde_status ronde__mpi_beat_start(ronde__mpi_beat *b) {
   return b->runs ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "transport mpi: cannot start a thread");
 }
 
+void ronde__mpi_beat_wake(ronde__mpi_beat *b) { ronde__event_signal(&b->event); }
+
 void ronde__mpi_beat_stop(ronde__mpi_beat *b) {
   if (b->runs) {
     atomic_store(&b->ends, true);
@@ -59,7 +63,10 @@ void ronde__mpi_beat_stop(ronde__mpi_beat *b) {
     b->runs = false;
   }
   for (int r = 0; b->under_way && r < b->size; r++)
-    if (b->under_way[r] != MPI_REQUEST_NULL) MPI_Request_free(&b->under_way[r]);
+    if (b->under_way[r] != MPI_REQUEST_NULL) RONDE__IN_MPI(MPI_Request_free(&b->under_way[r]));
+}
+
+void ronde__mpi_beat_free(ronde__mpi_beat *b) {
   ronde__free(b->under_way);
   ronde__free(b->heard);
   ronde__free(b->gone);

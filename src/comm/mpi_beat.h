@@ -13,7 +13,7 @@ typedef struct ronde__mpi_beat {
   MPI_Comm comm;
   int tag, word; /* of a sign of life, which the owner's listener receives */
   uint64_t every_ns;
-  void (*listen)(void *user); /* takes what has come; called from the thread */
+  void (*listen)(void *user); /* takes what has come, and tells what is to be told; called from the thread */
   void *user;
   int rank, size;
   MPI_Request *under_way;      /* [size] */
@@ -28,8 +28,12 @@ typedef struct ronde__mpi_beat {
 
 /* Starts the thread; comm, tag, word, every_ns, listen and user are set, the rest is zero. RONDE_E_MEMORY. */
 ronde_status ronde__mpi_beat_start(ronde__mpi_beat *beat);
+/* It looks and listens at once. From any thread, once it was started; does not call MPI. */
+void ronde__mpi_beat_wake(ronde__mpi_beat *beat);
 /* Ends it; also where it was not started. What was not delivered is left to MPI. */
 void ronde__mpi_beat_stop(ronde__mpi_beat *beat);
+/* Behind that, once nobody wakes it or asks it any more. */
+void ronde__mpi_beat_free(ronde__mpi_beat *beat);
 
 /* Something has come from that rank. */
 static inline void ronde__mpi_beat_heard(ronde__mpi_beat *beat, int rank) {

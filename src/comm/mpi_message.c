@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "comm/mpi_call.h"
 #include "comm/mpi_process.h"
 
 ronde_status ronde__mpi_failed(int error, const char *what, int peer) {
@@ -50,10 +51,12 @@ void ronde__mpi_message_release(ronde__mpi_endpoint *self, ronde__mpi_message *m
 static ronde_status post_chunk(ronde__mpi_endpoint *self, ronde__mpi_message *m, char *data, size_t bytes,
                                MPI_Request *request) {
   int error;
+  ronde__mpi_enter();
   if (!m->is_send) error = MPI_Irecv(data, (int)bytes, MPI_BYTE, m->peer, (int)m->tag, self->data, request);
   /* MPI would take all chunks at once, into memory of the receiver's: each is to be met by its receive. */
   else if (m->in_chunks) error = MPI_Issend(data, (int)bytes, MPI_BYTE, m->peer, (int)m->tag, self->data, request);
   else error = MPI_Isend(data, (int)bytes, MPI_BYTE, m->peer, (int)m->tag, self->data, request);
+  ronde__mpi_leave();
   return error == MPI_SUCCESS ? RONDE_OK : message_failed(self, m, error);
 }
 
@@ -157,7 +160,8 @@ static ronde_status chunk_ended(ronde__mpi_endpoint *self, ronde__mpi_message *m
 
 static ronde_status test_whole(ronde__mpi_endpoint *self, ronde__mpi_message *m, bool *done_out) {
   MPI_Status status;
-  int done = 0, error = MPI_Test(m->chunks, &done, &status);
+  int done = 0, error;
+  RONDE__IN_MPI(error = MPI_Test(m->chunks, &done, &status));
   *done_out = done || error != MPI_SUCCESS;
   return *done_out ? chunk_ended(self, m, error, &status) : RONDE_OK;
 }
@@ -187,7 +191,8 @@ static bool test_heads(ronde__mpi_endpoint *self, ronde__mpi_message **at) {
     owners[n++] = m;
   }
   if (!n) return false;
-  bool has_errors = MPI_Testsome(n, heads, &n_ended, indices, statuses) != MPI_SUCCESS;
+  bool has_errors;
+  RONDE__IN_MPI(has_errors = MPI_Testsome(n, heads, &n_ended, indices, statuses) != MPI_SUCCESS);
   for (int i = 0; i < n_ended; i++) {
     ronde__mpi_message *m = owners[indices[i]];
     m->chunks[m->n_done++ % RONDE__MPI_WINDOW] = MPI_REQUEST_NULL;
@@ -246,9 +251,9 @@ ronde_status ronde__mpi_message_test(ronde__mpi_endpoint *self, ronde__mpi_messa
 
 /* With MPI's part of it done, or nobody's any more. */
 static bool has_landed(const ronde__mpi_endpoint *self, ronde__mpi_message *m) {
-  int done = 0;
-  if (MPI_Testall(RONDE__MPI_WINDOW, m->chunks, &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS) return true;
-  return done || atomic_load(&self->lost[m->peer]);
+  int done = 0, error;
+  RONDE__IN_MPI(error = MPI_Testall(RONDE__MPI_WINDOW, m->chunks, &done, MPI_STATUSES_IGNORE));
+  return error != MPI_SUCCESS || done || atomic_load(&self->lost[m->peer]);
 }
 
 bool ronde__mpi_messages_land(ronde__mpi_endpoint *self) {
@@ -288,10 +293,10 @@ void ronde__mpi_message_withdraw(ronde__mpi_endpoint *self, ronde__mpi_message *
     pthread_mutex_unlock(&self->lock);
   }
   for (int i = 0; i < RONDE__MPI_WINDOW && !m->is_send; i++)
-    if (m->chunks[i] != MPI_REQUEST_NULL) MPI_Cancel(&m->chunks[i]);
+    if (m->chunks[i] != MPI_REQUEST_NULL) RONDE__IN_MPI(MPI_Cancel(&m->chunks[i]));
   int done = 0, error;
   do {
-    error = MPI_Testall(RONDE__MPI_WINDOW, m->chunks, &done, MPI_STATUSES_IGNORE);
+    RONDE__IN_MPI(error = MPI_Testall(RONDE__MPI_WINDOW, m->chunks, &done, MPI_STATUSES_IGNORE));
   } while (error == MPI_SUCCESS && !done && ronde__now_ns() < end_ns);
   pthread_mutex_lock(&self->lock);
   bool is_late = !m->is_send && !done && error == MPI_SUCCESS;

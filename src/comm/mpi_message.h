@@ -54,7 +54,9 @@ typedef struct ronde__mpi_endpoint {
   _Atomic uint64_t n_chunks_ended;
   _Atomic uint64_t *left_ns; /* [size]: when a rank was heard to leave, 0: it is there */
   _Atomic bool *lost;        /* [size]: without whom the others go on; of itself: they go on without this rank */
-  _Atomic bool aborted;
+  bool *told;                /* [size]: of them, of whose loss the others were told, by the thread that does so */
+  _Atomic bool *heard_lost;  /* [size]: another rank has told this one of its loss */
+  _Atomic bool aborted, is_stuck;
   _Atomic int n_in_chunks;
 } ronde__mpi_endpoint;
 

@@ -195,10 +195,12 @@ static ronde_status say_dead(endpoint *e) {
  * neither. */
 static uint64_t missed_from_ns(const endpoint *self, int peer) {
   const ronde__virtual_rank *rank = &self->group->times[peer];
-  uint64_t silent_ns = rank->stops_ns + self->head.lost_after_ns;
+  const ronde__sim_options *options = &self->group->options;
+  uint64_t late_ns = rank->stops_ns && options->late_ns ? options->late_ns(options->user, peer, self->head.rank) : 0;
+  uint64_t silent_ns = rank->stops_ns + self->head.lost_after_ns + late_ns;
   if (!rank->stops_ns) return 0;
   if (rank->goes_on_ns == UINT64_MAX)
-    return rank->stops_ns + ronde__sim_links_alpha_ns(&self->group->links, peer, self->head.rank);
+    return rank->stops_ns + ronde__sim_links_alpha_ns(&self->group->links, peer, self->head.rank) + late_ns;
   return silent_ns < rank->goes_on_ns ? silent_ns : 0;
 }
 
@@ -226,8 +228,8 @@ static bool sim_lost(ronde__transport *transport, int peer, ronde__loss *loss_ou
   endpoint *self = endpoint_of(transport);
   bool lost = is_missed(self, peer);
   if (!lost || !loss_out) return lost;
-  *loss_out =
-      (ronde__loss){ronde__transport_noted(&self->group->endpoints[peer].head), self->group->times[peer].stops_ns, ""};
+  *loss_out = (ronde__loss){ronde__transport_noted(&self->group->endpoints[peer].head),
+                            self->group->times[peer].stops_ns, "", false};
   snprintf(loss_out->host, sizeof loss_out->host, "%d", transport->host_of ? transport->host_of[peer] : 0);
   return true;
 }

@@ -33,6 +33,8 @@ typedef struct ronde__sim_options {
   uint64_t seed; /* of the order of what happens at the same time, and of jitter and delays */
   const ronde__sim_fault *faults;
   int n_faults; /* one for a rank at most */
+  /* By how much later than from a message of that moment rank `by` learns that `of` is missing. NULL: not at all. */
+  uint64_t (*late_ns)(const void *user, int of, int by);
 } ronde__sim_options;
 
 /* When something is busy: stretches [begin, end), ascending, none touching the next. */

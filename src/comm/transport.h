@@ -33,6 +33,7 @@ typedef struct ronde__loss {
   ronde__doing doing; /* when it was last heard of */
   uint64_t at_ns;     /* by the time of the rank that asks */
   char host[64];
+  bool gone; /* its process has ended, so that it will not come back */
 } ronde__loss;
 
 /* y = a + b, [n]; y may be a or b. */

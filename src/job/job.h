@@ -152,7 +152,8 @@ static inline uint64_t ronde__lost_after_ns(const ronde_config *config) {
 /* What the transport of ranks that are processes is to know of the options, which it borrows. */
 static inline ronde__mpi_options ronde__mpi_options_of(const ronde_config *config) {
   const ronde__options *o = ronde__config_options(config);
-  return (ronde__mpi_options){ronde__lost_after_ns(config), (uint64_t)(o->lost_after * 1e9), o->iface};
+  return (ronde__mpi_options){
+      .timeout_ns = ronde__lost_after_ns(config), .lost_after_ns = (uint64_t)(o->lost_after * 1e9), .iface = o->iface};
 }
 /* Whether the fault is planted on this worker. */
 static inline bool ronde__job_drills(const ronde__job *job, ronde__drill_kind kind, int rank) {

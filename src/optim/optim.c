@@ -136,6 +136,15 @@ ronde_status ronde__optim_keep(ronde__optim *optim, const ronde__range *ranges, 
   return RONDE_OK;
 }
 
+void ronde__optim_take(ronde__optim *optim, float *const *whole, size_t n) {
+  for (int s = 0; s < optim->n_states; ++s) {
+    ronde__pages_unmap(optim->state[s], optim->n * sizeof(float));
+    optim->state[s] = whole[s];
+  }
+  optim->n = n;
+  optim->looked = false;
+}
+
 /* All but SGD divide by eps where the state is zero. */
 static bool optim_stays(const ronde__optim *optim) {
   const ronde__optim_options *o = &optim->options;

@@ -43,6 +43,8 @@ void ronde__optim_set_dead(ronde__optim *optim, const ronde__range *dead, int n_
 /* Keeps the state of these ranges alone, one behind the other: from now on `first` of a range counts in that order, the
  * state's arrays are as long, and nothing is dead. Memory of the rest is given back; on RONDE_E_MEMORY all stays. */
 ronde_status ronde__optim_keep(ronde__optim *optim, const ronde__range *ranges, int n_ranges);
+/* The other way round: the state is these arrays [states][n], of ronde__pages_map, which become the optimizer's. */
+void ronde__optim_take(ronde__optim *optim, float *const *whole, size_t n);
 /* One update by gradients that are already scaled, at this step's learning rate. Call begin once a step, then cover
  * the n elements by ranges in any order and from several threads: a fused or sharded update is a range, and so is a
  * bucket. The bits do not depend on the cut. w, g [n] are the range's own; first is its offset in the whole. */

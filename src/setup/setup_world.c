@@ -24,6 +24,8 @@ ronde_status ronde__join_ranks(ronde__job *job) {
   RONDE_TRY(ronde__joins_mpi(job->config, &joins));
   if (!joins) return RONDE_OK;
   ronde__mpi_options options = ronde__mpi_options_of(job->config);
+  options.stuck = job->hooks.stuck;
+  options.user = job->hooks.user;
   if (!job->mpi) {
     RONDE_TRY(ronde__transport_mpi(&options, &job->mpi));
     if (job->hooks.joined) job->hooks.joined(job->hooks.user);
@@ -95,15 +97,29 @@ int ronde_config_server_ranks(const ronde_config *config) {
   return strategy && strategy->extra_ranks ? strategy->extra_ranks(&settings) : 0;
 }
 
-bool ronde_config_goes_on(const ronde_config *config) {
+/* Of a training; NULL: it is none, or not known yet. */
+static const ronde__strategy *meant(const ronde_config *config) {
   const ronde__options *o = ronde__config_options(config);
   ronde__strategy_settings settings = settings_of(o);
-  const ronde__strategy *strategy = config->verb == RONDE__VERB_TRAIN ? find_strategy(config) : NULL;
-  if (config->verb == RONDE__VERB_TRAIN && o->strategy == RONDE__STRATEGY_AUTO)
-    strategy = ronde__strategy_default(o->hosts || o->hostfile ? 2 : (int)o->workers, &settings);
+  if (config->verb != RONDE__VERB_TRAIN) return NULL;
+  if (o->strategy != RONDE__STRATEGY_AUTO) return find_strategy(config);
+  return ronde__strategy_default(o->hosts || o->hostfile ? 2 : (int)o->workers, &settings);
+}
+
+bool ronde_config_goes_on(const ronde_config *config) {
+  const ronde__options *o = ronde__config_options(config);
+  const ronde__strategy *strategy = meant(config);
   if (!strategy) return false;
   if (o->on_loss == RONDE__ON_LOSS_CONTINUE) return strategy->goes_on || strategy->regroups;
   return o->on_loss == RONDE__ON_LOSS_AUTO && strategy->goes_on;
+}
+
+bool ronde_config_restarts(const ronde_config *config) {
+  const ronde__options *o = ronde__config_options(config);
+  const ronde__strategy *strategy = meant(config);
+  if (config->verb != RONDE__VERB_TRAIN || !o->out || !*o->out) return false;
+  if (o->on_loss == RONDE__ON_LOSS_RESTART) return true;
+  return o->on_loss == RONDE__ON_LOSS_CONTINUE && strategy && strategy->regroups;
 }
 
 bool ronde_config_understands(const ronde_config *config, const char *name, const char *option) {

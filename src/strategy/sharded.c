@@ -12,12 +12,14 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "strategy/mirror.h"
 #include "strategy/shard.h"
 #include "strategy/strategy.h"
 
 typedef struct state {
   ronde__worker *worker;
   const ronde__strategy_settings *settings;
+  int n_ranks; /* when it was created: the worker may have another transport once one is lost */
   ronde__buckets cut;
   ronde__shard *shards;      /* [ranks]; where ranks are on several hosts all but the own one are empty */
   const ronde__shard *own;   /* of them, this rank's */
@@ -32,7 +34,10 @@ typedef struct state {
   float factor;                        /* of clipping */
   uint64_t update_ns;                  /* of the present step, where the rank itself updates */
   int n_left;                          /* buckets 0 to n_left - 1 are not up to date yet */
-  ronde_status status;                 /* of what was done inside a hook */
+  ronde_status status;                 /* of what was done inside a hook, or behind the step's result */
+  int64_t step;                        /* the last that has ended; its update may be under way, */
+  bool is_left_out;                    /* or there is none: it was broken */
+  ronde__mirror *mirror;               /* where the others go on without a rank that is lost; else NULL */
   /* A thread that exchanges; NULL: this rank does it all by itself, behind backward. Its jobs are alike: the first
    * `turn` reduce a bucket each, in backward's order; then each bucket is finished, in forward's, those that are not
    * reduced yet too. */
@@ -43,7 +48,7 @@ typedef struct state {
   uint64_t n_before; /* jobs of the thread before this step's */
 } state;
 
-enum { TAG_RESULTS = RONDE__TAG_STRATEGY, TAG_WEIGHTS, TAG_NORMS, TAG_DEAD, TAG_STATES, TAG_BUCKETS };
+enum { TAG_RESULTS = RONDE__TAG_STRATEGY, TAG_WEIGHTS, TAG_NORMS, TAG_DEAD, TAG_STATES, TAG_MIRROR, TAG_BUCKETS };
 
 static uint32_t tag_of(int b) { return (uint32_t)(TAG_BUCKETS + b); }
 static float *values_of(const state *s) { return ronde__net_values(s->worker->net); }
@@ -179,6 +184,12 @@ static ronde_status exchange(void *arg) {
   return gather(s, b);
 }
 
+/* A job too, behind those of an update. */
+static ronde_status mirror_update(void *arg) {
+  const state *s = arg;
+  return ronde__mirror_exchange(s->mirror, TAG_MIRROR);
+}
+
 static ronde_status submit_up_to(state *s, int n) {
   for (; s->n_sent < n; s->n_sent++) RONDE_TRY(ronde__comm_thread_submit(s->thread, exchange, s));
   return RONDE_OK;
@@ -228,6 +239,8 @@ static ronde_status param_needed(void *user, int param) {
  * for all behind it, so that every rank adds by itself. */
 static ronde_status meet(state *s, uint64_t begin_ns) {
   ronde__transport *transport = s->worker->transport;
+  /* Behind it each rank may update: all others must have the update before that. */
+  if (s->thread && s->mirror) RONDE_TRY(ronde__comm_thread_reach(s->thread, s->n_before));
   if (s->thread) {
     RONDE_TRY(submit_up_to(s, s->cut.n - 1));
     uint64_t begun = ronde__comm_thread_hold(s->thread, 1) - s->n_before;
@@ -244,6 +257,7 @@ static ronde_status meet(state *s, uint64_t begin_ns) {
 /* What is dead of the shard changes at once: no pass reads it, and nobody is sent it before somebody looks. */
 static void begin_update(state *s, double lr) {
   int dead = s->cut.n;
+  if (s->mirror) ronde__mirror_begin(s->mirror, s->step);
   ronde__optim_begin(s->worker->optim, lr);
   s->n_left = s->cut.n;
   for (int i = s->own->first[dead]; i < s->own->first[dead + 1]; i++) update_piece(s, i, s->zeros);
@@ -293,6 +307,7 @@ static ronde_status finish_by_thread(state *s, double lr, bool broken) {
     begin_update(s, lr);
   }
   RONDE_TRY(submit_up_to(s, turn + s->cut.n));
+  if (s->mirror) RONDE_TRY(ronde__comm_thread_submit(s->thread, mirror_update, s));
   return s->settings->overlap ? RONDE_OK : reach(s, 0);
 }
 
@@ -309,7 +324,7 @@ static ronde_status finish_here(state *s, double lr, bool broken) {
     else RONDE_TRY(sum_offered(s, b, update_from_sum));
     RONDE_TRY(spread(s, b));
   }
-  return RONDE_OK;
+  return s->mirror ? mirror_update(s) : RONDE_OK;
 }
 
 /* Of an exchange that has just been closed, what the rank itself spent in updates. */
@@ -321,6 +336,8 @@ static void note_updates(state *s, uint64_t begin_ns) {
   s->update_ns = 0;
 }
 
+/* All have the step's result once they have met, so it has ended on all ranks alike: what fails behind that ends what
+ * follows. */
 static ronde_status step(void *opaque, const ronde__step *step, ronde__step_result *result_out) {
   state *s = opaque;
   ronde__worker *worker = s->worker;
@@ -332,11 +349,13 @@ static ronde_status step(void *opaque, const ronde__step *step, ronde__step_resu
   RONDE_TRY(meet(s, begin));
   *result_out = ronde__local_results_join(s->results, transport->size);
   bool broken = result_out->broken_rank >= 0;
+  s->step = step->step;
+  s->is_left_out = broken;
   begin = ronde__prof_now(worker->prof);
-  ronde_status status = s->thread ? finish_by_thread(s, step->lr, broken) : finish_here(s, step->lr, broken);
+  s->status = s->thread ? finish_by_thread(s, step->lr, broken) : finish_here(s, step->lr, broken);
   ronde__prof_switch(worker->prof, RONDE__PHASE_OTHER);
   note_updates(s, begin);
-  return status;
+  return RONDE_OK;
 }
 
 /* Everybody's dead weights to all: packed, each rank's chunk of them lies where a ring has it. */
@@ -357,7 +376,43 @@ static ronde_status settle(void *opaque) {
   state *s = opaque;
   RONDE_TRY(s->status);
   if (s->n_left > 0) RONDE_TRY(reach(s, 0));
+  if (s->thread && s->mirror) RONDE_TRY(ronde__comm_thread_reach(s->thread, s->n_before));
   return s->is_stale ? gather_dead(s) : RONDE_OK;
+}
+
+/* ---- after a loss --------------------------------------------------------------------------------------------------- */
+
+/* Jobs end in their order, so the update's last is the mirror's. */
+static bool is_whole(const state *s) {
+  return s->is_left_out || (ronde__mirror_has(s->mirror, s->step) && (s->thread || s->n_left == 0));
+}
+
+/* What was offered, or is awaited, in place must be given up before anything there is changed. */
+static int64_t recover(void *opaque) {
+  state *s = opaque;
+  ronde__transport *transport = s->worker->transport;
+  if (!s->mirror) return -1;
+  if (s->thread) ronde__comm_thread_halt(s->thread);
+  transport->ops->cancel(transport, s->requests, s->first_request[s->cut.n]);
+  if (is_whole(s)) return s->step;
+  ronde__mirror_go_back(s->mirror, s->step - 1);
+  return s->step - 1;
+}
+
+static void go_back(void *opaque, int64_t step) { ronde__mirror_go_back(((state *)opaque)->mirror, step); }
+
+static ronde_status hand_over(void *opaque, ronde__transport *world, const int *members) {
+  const state *s = opaque;
+  return ronde__mirror_hand_over(s->mirror, world, members, s->worker->optim_arrays);
+}
+
+static bool mirrors(const ronde__strategy_settings *settings, int n_workers) {
+  return n_workers > 1 && settings->options->on_loss == RONDE__ON_LOSS_CONTINUE;
+}
+
+static size_t recovery_bytes(const ronde__strategy_settings *settings, size_t gradients, size_t optimizer) {
+  int n = settings->roles->n_workers;
+  return mirrors(settings, n) ? ronde__mirror_bytes(gradients, optimizer, n) : 0;
 }
 
 /* ---- the optimizer's state ------------------------------------------------------------------------------------------ */
@@ -423,7 +478,8 @@ static void destroy(void *opaque) {
   ronde__transport *transport = s->worker->transport;
   ronde__comm_thread_destroy(s->thread);
   if (s->requests) transport->ops->cancel(transport, s->requests, s->first_request[s->cut.n]);
-  for (int r = 0; r < transport->size && s->shards; r++) ronde__shard_free(&s->shards[r]);
+  ronde__mirror_destroy(s->mirror);
+  for (int r = 0; r < s->n_ranks && s->shards; r++) ronde__shard_free(&s->shards[r]);
   ronde__buckets_free(&s->cut);
   ronde__free(s->shards);
   ronde__free(s->of);
@@ -444,6 +500,14 @@ static ronde_status make_shards(state *s) {
     if (s->pairwise || r == rank)
       RONDE_TRY(ronde__shard_make(&s->cut, worker->net, s->moves_dead, r, size, &s->shards[r]));
   s->own = &s->shards[rank];
+  return RONDE_OK;
+}
+
+/* Behind all messages: whoever has not come so far still has the whole. */
+static ronde_status keep_shard(state *s) {
+  ronde__worker *worker = s->worker;
+  if (mirrors(s->settings, s->n_ranks))
+    RONDE_TRY(ronde__mirror_create(worker, &s->cut, s->moves_dead, s->own, &s->mirror));
   return ronde__optim_keep(worker->optim, s->own->pieces, s->own->n);
 }
 
@@ -485,14 +549,15 @@ static ronde_status set_up(state *s) {
   rest(s);
   worker->param_needed = param_needed;
   worker->needed_user = s;
-  return ronde__broadcast_tree(transport, TAG_WEIGHTS, 0, values_of(s),
-                               ronde__net_n_elems(worker->net) * sizeof(float));
+  RONDE_TRY(
+      ronde__broadcast_tree(transport, TAG_WEIGHTS, 0, values_of(s), ronde__net_n_elems(worker->net) * sizeof(float)));
+  return keep_shard(s);
 }
 
 static ronde_status create(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out) {
   state *s;
   RONDE__ALLOC(s, sizeof *s, "sharded");
-  *s = (state){.worker = worker, .settings = settings};
+  *s = (state){.worker = worker, .settings = settings, .n_ranks = worker->transport->size};
   ronde_status status = set_up(s);
   if (status != RONDE_OK) destroy(s);
   else *state_out = s;
@@ -512,6 +577,7 @@ const ronde__strategy ronde__strategy_sharded = {
     .options = options,
     .min_workers = 1,
     .fuses_alone = true,
+    .regroups = true,
     .waits_for_all = true,
     .equals_one = true,
     .meets_to_save = "--strategy sharded",
@@ -522,6 +588,10 @@ const ronde__strategy ronde__strategy_sharded = {
     .step = step,
     .destroy = destroy,
     .settle = settle,
+    .recover = recover,
+    .go_back = go_back,
+    .hand_over = hand_over,
+    .recovery_bytes = recovery_bytes,
     .gather_state = gather_state,
     .records = (const char *const[]){"collective", "busbw_bytes_per_s", NULL},
     .record = record,

@@ -57,6 +57,7 @@ typedef struct ronde__worker {
   uint64_t seed;         /* of dropout */
   int64_t batch;         /* examples of a global batch, */
   int share, n_shares;   /* and which part of it, of how many, is this worker's */
+  const int *members;    /* [transport->size]: which worker of the run each is, where some may be lost; else NULL */
   double clip;           /* 0: off */
   /* Set by a strategy: the parameter is about to be read by a forward pass, which an error ends. NULL: no interest. */
   ronde_status (*param_needed)(void *user, int param);
@@ -232,12 +233,20 @@ typedef struct ronde__strategy {
    * (not `passing`), the last such one or the one before it; -1: it has none. No step follows but of another state, for
    * which the worker may have another transport (`regroups`). NULL: it never has. */
   int64_t (*recover)(void *state);
+  /* Where it regroups, and each worker has a part alone of what belongs to the state. Behind recover the oldest step counts
+   * of all that are left: go_back makes the state the one behind that, which is recover's or the one before it. Then they
+   * call together, in their new world, whose ranks are workers `members` of the run: the whole of the optimizer's state comes
+   * into the worker's optim_arrays. It may be called once more, in another world. NULL: each has the whole, and the newest
+   * step counts. */
+  void (*go_back)(void *state, int64_t step);
+  ronde_status (*hand_over)(void *state, ronde__transport *world, const int *members);
   /* What a worker holds for that alone, given the bytes of all gradients and of the optimizer's state. NULL: nothing. */
   size_t (*recovery_bytes)(const ronde__strategy_settings *settings, size_t gradients, size_t optimizer);
   /* When all ranks have met between two steps, behind settle: makes replicas equal. NULL: they are, once settled. */
   ronde_status (*refresh)(void *state);
-  /* With several workers `create` leaves the worker's optimizer the state of a shard alone (ronde__optim_keep). The whole
-   * arrays are there in front of it, and on rank 0 while a checkpoint is taken: gather_state fills them. */
+  /* With several workers `create` leaves the worker's optimizer the state of a shard alone (ronde__optim_keep), as the last that
+   * it does. The whole arrays are there in front of it, on rank 0 while a checkpoint is taken, where gather_state fills them,
+   * and on all in hand_over. */
   bool shards_optimizer;
   /* The names of arrays that belong to a run's state beside the optimizer's; ends with NULL. NULL: there are none. */
   const char *const *arrays;

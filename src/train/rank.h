@@ -51,7 +51,8 @@ typedef struct ronde__world {
   bool *awaited;  /* [workers]: all members but this one */
   int64_t *since; /* [workers]: of those that are lost, behind which step the others went on */
   int64_t step;   /* behind which it was made */
-  int64_t whole;  /* while there is no strategy: the step whose whole state the rank has; -1: none */
+  int64_t
+      whole; /* between two worlds: the step whose whole state the rank has, whatever the strategy still has; -1: none */
   ronde__view view;
 } ronde__world;
 
@@ -155,7 +156,7 @@ ronde_status ronde__rank_set_up(ronde__rank *rank);
 ronde_status ronde__rank_list_state(ronde__rank *rank);
 ronde_status ronde__rank_take_state(ronde__rank *rank);
 void ronde__rank_drop_state(ronde__rank *rank);
-/* A rank is lost, and the run is to start again (--on-loss restart): tells the hooks how far this rank has come, and saves
+/* A rank is lost, and the run is to start again (--on-loss restart; continue, where nobody can go on without that rank): tells the hooks how far this rank has come, and saves
  * the newest state that it has whole, unless another on the host of --out does so. Errors are logged: an older checkpoint
  * is gone on from. */
 void ronde__rank_recover(ronde__rank *rank);
@@ -177,11 +178,13 @@ bool ronde__rank_is_halted(ronde__rank *rank, ronde_status status);
  * world, and `progress` says from where they go on. */
 ronde_status ronde__rank_regroup(ronde__rank *rank, bool ends, bool *ended_out);
 void ronde__rank_drop_world(ronde__rank *rank);
-/* Where workers hold shards of the optimizer's state: room for the whole arrays, on rank 0 while a checkpoint is taken;
- * else nothing. */
+/* Where workers hold shards of the optimizer's state: room for the whole arrays, on rank 0 while a checkpoint is taken, and on all that are
+ * left after a loss; else nothing. */
 ronde_status ronde__rank_make_whole(ronde__rank *rank);
 void ronde__rank_drop_whole(ronde__rank *rank);
-bool ronde__rank_is_sharded(const ronde__rank *rank);
+bool ronde__rank_is_sharded(ronde__rank *rank);
+/* The strategy has been created, and the optimizer has given the whole ones back. */
+void ronde__rank_forget_whole(ronde__rank *rank);
 /* rank_stage.c: a rank's part of the job's network and of its examples, with its transport known; */
 ronde_status ronde__rank_find_stage(ronde__rank *rank);
 ronde__stage ronde__rank_stage(ronde__rank *rank);

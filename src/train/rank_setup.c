@@ -235,6 +235,7 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
                               .batch = job->batch,
                               .share = r->share,
                               .n_shares = r->n_shares,
+                              .members = r->world.members,
                               .clip = job->options->clip,
                               .fused_update = job->fused_update,
                               .peers = job->split ? &r->peers : NULL,
@@ -249,8 +250,7 @@ ronde_status ronde__rank_set_up(ronde__rank *r) {
   r->worker.before_forward_arg = r;
   RONDE_TRY(start_services(r));
   RONDE_TRY(job->strategy->create(&r->worker, &r->settings, &r->strategy_state));
-  for (int i = 0; i < ronde__optim_n_states(r->optim) && ronde__rank_is_sharded(r); i++)
-    r->state.arrays[i].values = NULL; /* the optimizer has given the whole ones back */
+  ronde__rank_forget_whole(r);
   r->state.strategy_state = r->strategy_state;
   bool saves = r->transport->rank == 0 && job->options->out;
   return saves ? ronde__saver_create(job, r->transport->time, &r->state, &r->saver) : RONDE_OK;

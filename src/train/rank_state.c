@@ -39,16 +39,21 @@ ronde_status ronde__rank_list_state(ronde__rank *r) {
   return RONDE_OK;
 }
 
-bool ronde__rank_is_sharded(const ronde__rank *r) {
-  return r->job->strategy->shards_optimizer && r->job->roles.n_workers > 1;
+bool ronde__rank_is_sharded(ronde__rank *r) {
+  return r->job->strategy->shards_optimizer && ronde__rank_world(r)->size > 1;
+}
+
+void ronde__rank_forget_whole(ronde__rank *r) {
+  for (int i = 0; i < ronde__optim_n_states(r->optim) && ronde__rank_is_sharded(r); i++)
+    r->state.arrays[i].values = NULL;
 }
 
 ronde_status ronde__rank_make_whole(ronde__rank *r) {
   size_t bytes = ronde__net_n_trained(r->net) * sizeof(float);
-  for (int i = 0; i < ronde__optim_n_states(r->optim) && ronde__rank_is_sharded(r); i++) {
-    r->state.arrays[i].values = ronde__pages_map(bytes);
+  for (int i = 0; i < ronde__optim_n_states(r->optim); i++) {
+    if (!r->state.arrays[i].values) r->state.arrays[i].values = ronde__pages_map(bytes);
     if (!r->state.arrays[i].values)
-      return ronde__fail(RONDE_E_MEMORY, "checkpoints: no memory for the optimizer's state, %zu bytes", bytes);
+      return ronde__fail(RONDE_E_MEMORY, "no memory for the optimizer's state, %zu bytes", bytes);
   }
   return RONDE_OK;
 }
@@ -134,8 +139,10 @@ void ronde__rank_recover(ronde__rank *r) {
   const ronde__job *job = r->job;
   const ronde_hooks *hooks = &job->hooks;
   int64_t begun = job->resume ? job->resume->progress.step : 0, ended = r->progress.step;
-  if (job->options->on_loss != RONDE__ON_LOSS_RESTART || !r->strategy_state) return;
-  int64_t step = job->strategy->recover ? job->strategy->recover(r->strategy_state) : -1;
+  bool may_start_again = job->options->on_loss == RONDE__ON_LOSS_RESTART || (job->regroups && job->options->out);
+  if (!may_start_again || !r->strategy_state) return;
+  bool has_all = job->strategy->recover && !job->strategy->hand_over;
+  int64_t step = has_all ? job->strategy->recover(r->strategy_state) : -1;
   const ronde__progress *behind = step > 0 ? ronde__rank_progress_behind(r, step) : NULL;
   if (behind && r->behind[0].step == ended) ended = step;
   if (hooks->lost) hooks->lost(hooks->user, begun, ended);

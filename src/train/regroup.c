@@ -15,35 +15,58 @@
 /* What a rank tells, */
 typedef struct report {
   int64_t here;
-  int64_t ends; /* it has come to an end that all share */
-  int64_t step; /* the newest whose whole state it has; -1: none */
+  int64_t ends;    /* it has come to an end that all share */
+  int64_t step;    /* the newest behind which it can be; -1: none */
+  int64_t has_all; /* of that state, and not a shard of some of it */
 } report;
 
 /* and what it is told. */
 typedef struct verdict {
-  int64_t ends, step, root, is_behind; /* root has the state of the step; is_behind: somebody else has not */
+  int64_t ends, step, root,
+      is_behind; /* root has the state of the step, -1: only all together have it; is_behind: somebody else has not */
   ronde__progress progress;
   ronde__rank_set members;
 } verdict;
 
 /* ---- what all agree on ---- */
 
+/* Whether each rank has a shard alone of some of the state. */
+static bool is_in_shards(const ronde__rank *r) { return r->job->strategy->hand_over != NULL; }
+
+/* Whether what strategies have shards of lies here whole, left over from a world that came to nothing. */
+static bool is_between(const ronde__rank *r) { return !r->strategy_state || (is_in_shards(r) && r->world.whole >= 0); }
+
 /* A strategy that was made anew and has not ended a step yet knows of none. */
 static int64_t newest_step(ronde__rank *r) {
-  if (!r->strategy_state) return r->world.whole;
+  if (is_between(r)) return r->world.whole;
   int64_t step = r->job->strategy->recover(r->strategy_state);
   return step < 0 ? -1 : ronde__max(step, r->world.step);
 }
 
+/* The newest step that one has whole; of shards, the one that all can go back to, even where one of them has all of it. */
+static void find_state(const ronde__rank *r, const report *all, verdict *v) {
+  bool any = false;
+  v->root = v->step = -1;
+  for (int i = 0; i < r->group->size; i++) {
+    bool is_better = is_in_shards(r) ? all[i].step < v->step : all[i].step > v->step;
+    if (all[i].here && (!any || is_better)) v->step = all[i].step;
+    any |= all[i].here;
+  }
+  for (int i = 0; i < r->group->size; i++) {
+    bool has_it = all[i].has_all && all[i].step == v->step;
+    if (all[i].here && has_it && v->root < 0) v->root = i;
+    v->is_behind |= all[i].here && !has_it;
+  }
+}
+
 static ronde_status judge(const ronde__rank *r, const report *all, verdict *v) {
-  *v = (verdict){.ends = true, .step = -1};
+  *v = (verdict){.ends = true};
   for (int i = 0; i < r->group->size; i++) {
     if (!all[i].here) continue;
     ronde__rank_set_add(&v->members, i);
     v->ends &= all[i].ends;
-    if (all[i].step > v->step) v->step = all[v->root = i].step;
   }
-  for (int i = 0; i < r->group->size; i++) v->is_behind |= all[i].here && all[i].step < v->step;
+  find_state(r, all, v);
   if (v->ends) return RONDE_OK;
   if (v->step < 0) return ronde__fail(RONDE_E_LOST, "none of the ranks that are left has a whole state to go on from");
   if (r->world.number == RONDE__MAX_WORLDS)
@@ -120,20 +143,61 @@ static ronde_status share_state(ronde__rank *r, const verdict *v) {
   return RONDE_OK;
 }
 
+/* The optimizer has its whole state again, with which it was made. */
+static ronde_status give_whole(ronde__rank *r) {
+  int n_dead, n = ronde__optim_n_states(r->optim);
+  const ronde__range *dead = ronde__net_dead(r->net, &n_dead);
+  float **whole;
+  RONDE__ALLOC(whole, (size_t)(n + 1) * sizeof *whole, "--on-loss");
+  for (int i = 0; i < n; i++) whole[i] = r->state.arrays[i].values;
+  ronde__optim_take(r->optim, whole, ronde__net_n_trained(r->net));
+  ronde__optim_set_dead(r->optim, dead, n_dead);
+  ronde__free(whole);
+  return RONDE_OK;
+}
+
+/* All get the whole of what each has a shard of. Nobody gives its shards up before all have got it: who is lost meanwhile may
+ * have been the one who had it. */
+static ronde_status join_shards(ronde__rank *r, const verdict *v) {
+  ronde__transport *world = ronde__rank_world(r);
+  const ronde__strategy *strategy = r->job->strategy;
+  uint8_t *has_it;
+  RONDE_TRY(ronde__rank_make_whole(r));
+  if (v->root < 0) RONDE_TRY(strategy->hand_over(r->strategy_state, world, r->world.members));
+  else if (v->is_behind) RONDE_TRY(share_state(r, v));
+  r->world.whole = v->step;
+  RONDE__ALLOC(has_it, (size_t)world->size, "--on-loss");
+  ronde_status status = ronde__allgather(world, RONDE__TAG_WORLD, has_it, sizeof *has_it);
+  ronde__free(has_it);
+  RONDE_TRY(status);
+  return r->strategy_state ? give_whole(r) : RONDE_OK;
+}
+
+static ronde_status get_state(ronde__rank *r, const verdict *v) {
+  if (!is_in_shards(r)) return v->is_behind ? share_state(r, v) : RONDE_OK;
+  RONDE_TRY(join_shards(r, v));
+  drop_strategy(r);
+  return RONDE_OK;
+}
+
 static ronde_status go_on(ronde__rank *r, const verdict *v, int64_t own_step) {
   const ronde__strategy *strategy = r->job->strategy;
   /* Nothing that was given up may be written into once the memory is used again. */
   if (r->group->ops->land) RONDE_TRY(r->group->ops->land(r->group));
-  drop_strategy(r);
-  r->world.whole = own_step;
+  if (!is_in_shards(r)) {
+    drop_strategy(r);
+    r->world.whole = own_step;
+  } else if (r->strategy_state) strategy->go_back(r->strategy_state, v->step);
   ronde__rank_make_world(r, &v->members, v->step);
   ronde__transport_await(r->group, r->world.awaited);
   go_back(r, v);
-  if (v->is_behind) RONDE_TRY(share_state(r, v));
+  RONDE_TRY(get_state(r, v));
   RONDE_TRY(ronde__rank_cut_anew(r));
   if (r->straggler) ronde__straggler_be_among(r->straggler, r->world.members, r->world.n);
   r->worker.transport = r->worker.replicas = ronde__rank_world(r);
   RONDE_TRY(strategy->create(&r->worker, &r->settings, &r->strategy_state));
+  ronde__rank_forget_whole(r);
+  r->world.whole = -1;
   r->state.strategy_state = r->strategy_state;
   ronde__worker_start(&r->worker);
   if (r->group->rank == 0)
@@ -147,7 +211,7 @@ ronde_status ronde__rank_regroup(ronde__rank *r, bool ends, bool *ended_out) {
   ronde__prof_switch(r->prof, RONDE__PHASE_EXCHANGE);
   do {
     verdict v = {0};
-    report own = {true, ends, ends ? r->progress.step : newest_step(r)};
+    report own = {true, ends, ends ? r->progress.step : newest_step(r), !is_in_shards(r) || is_between(r)};
     RONDE_TRY(consult(r, own, &v));
     note_losses(r, &v);
     *ended_out = v.ends;

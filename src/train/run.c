@@ -73,7 +73,7 @@ static void train_rank(void *arg) {
   if (is_lost && !r->job->mpi) status = RONDE_OK;
   if (status != RONDE_OK) {
     note_failure(r, status);
-    if (status == RONDE_E_LOST && !rank->agreed) ronde__rank_recover(rank);
+    if (status == RONDE_E_LOST && !rank->agreed && !is_lost) ronde__rank_recover(rank);
     if (!rank->agreed && !is_lost) rank->group->ops->abort(rank->group);
   }
   ronde__log_set_rank(-1);

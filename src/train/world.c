@@ -28,6 +28,7 @@ ronde_status ronde__rank_found_world(ronde__rank *r) {
   RONDE__ALLOC(w->since, n * sizeof *w->since, "training");
   for (size_t i = 0; i < n; i++) ronde__rank_set_add(&all, (int)i);
   ronde__rank_make_world(r, &all, 0);
+  w->whole = -1;
   r->replicas = ronde__rank_world(r);
   return RONDE_OK;
 }
