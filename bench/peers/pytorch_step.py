@@ -3,7 +3,8 @@
 
 Fused optimizer, tcmalloc preloaded where it is installed, plain or --channels-last, in f32 or, with --bf16, its
 automatic mixed precision. --compile: forward and backward by its compiler (torch.compile), which was never faster here in f32.
-A file NAME.onnx is torchvision's model of that name (torchvision_model.py). Of networks of tokens there are gnmt and gnmt-tiny.
+A file NAME.onnx is torchvision's model of that name (torchvision_model.py). Of networks of sequences there are gnmt and tacotron2, and
+their forms -tiny.
 Requirements: torch >= 2, numpy; for files torchvision.
 """
 
@@ -30,6 +31,9 @@ def build(file, x):
 
         net = torchvision_model.of_file(args.model, file.classes, x.shape[2])
         return net, torchvision_model.count_flops(net, x)
+    if args.model.startswith("tacotron2"):
+        net = models.Tacotron2.of_shapes(file.shape)
+        return net, count_flops(torch, net, x)
     if args.model in models.TRANSLATORS:
         vocabulary, classes = (file.shape(f"{name}.weight")[0] for name in models.Gnmt.ENDS)
         net = models.TRANSLATORS[args.model](vocabulary, x.shape[1] // 2, classes)
@@ -61,8 +65,8 @@ def main():
     def step():
         optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=args.bf16):
-            logits = net(x)
-        loss = models.cross_entropy(logits.float(), y)
+            told = net(x)
+        loss = models.speech_loss(told) if isinstance(told, tuple) else models.cross_entropy(told.float(), y)
         loss.backward()
         optimizer.step()
         return loss.detach()

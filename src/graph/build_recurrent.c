@@ -47,13 +47,14 @@ static ronde_tensor *add_direction(const recurrent_stack *s, const ronde_tensor 
   attr.n_inputs = 1;
   for (int i = 0; i < s->states && o->hidden_0; i++) inputs[attr.n_inputs++] = state_of(s, given[i], k);
   if (o->lengths) inputs[attr.n_inputs++] = o->lengths;
-  if (s->layers * s->directions == 1)
+  if (s->layers * s->directions == 1 && !o->of_cell)
     return ronde__graph_add_node(s->kind, s->name, &attr, inputs, attr.n_inputs, outputs);
   char text[N_PARAMS][192];
   const char *names[N_PARAMS];
   for (int i = 0; i < N_PARAMS; i++) {
-    snprintf(text[i], sizeof text[i], "%s.%s_l%d%s", s->name, parts[i], k / s->directions,
-             attr.reverse ? "_reverse" : "");
+    char layer[24] = "";
+    if (!o->of_cell) snprintf(layer, sizeof layer, "_l%d%s", k / s->directions, attr.reverse ? "_reverse" : "");
+    snprintf(text[i], sizeof text[i], "%s.%s%s", s->name, parts[i], layer);
     names[i] = text[i];
   }
   ronde__graph_name_next(x->graph, s->name, names, o->no_bias ? 2 : N_PARAMS);
@@ -71,6 +72,8 @@ static ronde_tensor *add_stack(recurrent_stack *s, const ronde_tensor *x, ronde_
   if (s->layers < 1 || s->layers * s->directions > MOST)
     return ronde__graph_fail(
         x->graph, ronde__fail(RONDE_E_USAGE, "%s: 1 to %d layers, not %d", s->name, MOST / s->directions, s->layers));
+  if (o->of_cell && s->layers * s->directions > 1)
+    return ronde__graph_fail(x->graph, ronde__fail(RONDE_E_USAGE, "%s: a cell is one layer in one direction", s->name));
   if (s->states == 2 && !o->hidden_0 != !o->cell_0)
     return ronde__graph_fail(x->graph, ronde__fail(RONDE_E_USAGE, "%s: hidden_0 and cell_0 go together", s->name));
   const ronde__shape wanted = {2, {s->layers * s->directions, o->hidden}};
