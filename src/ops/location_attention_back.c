@@ -167,6 +167,14 @@ static void begin_example(const ronde__location_job *j, int64_t n) {
 
 /* ---- the walk ---- */
 
+/* In f64, and by the sum of the weights, which is 1 but for rounding: what all places share cancels, and is much more than the
+ * rest. */
+static double weighted_mean(const float *w, const float *x, int64_t n) {
+  double sum = 0, weights = 0;
+  for (int64_t i = 0; i < n; i++) sum += (double)w[i] * (double)x[i], weights += (double)w[i];
+  return sum / weights;
+}
+
 /* Gradients of a step's scores, in the place of those of its weights, slopes [S]. */
 static void slopes_of_step(const ronde__location_job *j, int64_t n, int64_t t, int64_t there, float *slopes) {
   const ronde__location_sizes *z = &j->s->sizes;
@@ -181,8 +189,8 @@ static void slopes_of_step(const ronde__location_job *j, int64_t n, int64_t t, i
   kernels->add(slopes, j->dbefore + n * z->s, slopes, z->s);
   kernels->add(slopes, j->dsums + n * z->s, slopes, z->s);
   if (dw) kernels->add(slopes, dw + row * z->s, slopes, z->s);
-  float dot = (float)kernels->dot(w, slopes, there);
-  for (int64_t s = 0; s < there; s++) slopes[s] = w[s] * (slopes[s] - dot);
+  double mean = weighted_mean(w, slopes, there);
+  for (int64_t s = 0; s < there; s++) slopes[s] = (float)((double)w[s] * ((double)slopes[s] - mean));
 }
 
 /* To the weights that the windows were of. */

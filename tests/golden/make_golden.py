@@ -40,7 +40,7 @@ SEQUENCES = {
 # name: model, bands, frames, labels at most, classes, batch
 RECORDINGS = {"deepspeech2-tiny-t20-b4": ("deepspeech2-tiny", 24, 20, 4, 9, 4)}
 # name: model, bands, frames, characters at most, classes, batch
-SPEECHES = {"tacotron2-tiny-t20-b4": ("tacotron2-tiny", 12, 20, 9, 11, 4)}
+SPEECHES = {"tacotron2-tiny-t20-b6": ("tacotron2-tiny", 12, 20, 6, 11, 6)}
 NETWORKS = {
     "gpt-tiny": models.TinyGpt,
     "recurrent": models.Recurrent,
