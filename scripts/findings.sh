@@ -1,5 +1,5 @@
 #!/bin/sh
-# Measures what docs/studies.md says of each finding of the studies: about 15 minutes on two idle cores, with all peers. Each comparison
+# Measures what docs/studies.md says of each finding of the studies: about 20 minutes on two idle cores, with all peers. Each comparison
 # goes on where it was broken off. Prints the answers, and leaves OUT/report.html.
 # Usage: findings.sh OUT   (RONDE: the program, build/ronde; PEERS: the folder of `make peers`, peers; DRY=1: only what would be run)
 set -eu
@@ -20,7 +20,7 @@ compare() {
   code=0
   "$ronde" compare "$@" --out "$out/$name" --continue >"$out/$name.txt" 2>"$out/$name.log" || code=$?
   echo "== $name (exit code $code)"
-  sed -n '/^speed\|^advice\|^efficiency/,$p' "$out/$name.txt"
+  sed -n '/^speed\|^strong scaling\|^advice/,$p' "$out/$name.txt"
   grep -E 'warning|error' "$out/$name.log" || true
 }
 
@@ -28,19 +28,20 @@ cluster="--data fashion-mnist --resize 32x32 --workers 2 --local-batch 42 --thre
 peer="--shuffle off --normalize off --peers pytorch,tensorflow,mxnet --peers-dir $peers"
 # shellcheck disable=SC2086
 {
-  # A: systems, all-reduce and parameter servers, on one host
-  compare a-systems-lenet5 --model lenet5 $cluster $peer --strategies allreduce,ps-sync,ps-async --steps 60 --rounds 3
-  compare a-systems-alexnet --model alexnet --data fashion-mnist --resize 64x64 --workers 2 --local-batch 42 --threads 1 \
-    --momentum 0.9 $peer --strategies allreduce,ps-sync,ps-async --steps 10 --rounds 2
+  # A: systems, all-reduce and parameter servers, on one host; the peers' scripts have no dropout
+  compare a-systems-lenet5 --model lenet5 $cluster $peer --strategies allreduce,ps-sync,ps-async --steps 600 --rounds 5
+  compare a-systems-alexnet --model alexnet --dropout 0 --data fashion-mnist --resize 64x64 --workers 2 --local-batch 42 --threads 1 \
+    --momentum 0.9 $peer --strategies allreduce,ps-sync,ps-async --steps 15 --rounds 3
+  compare a-systems-resnet18 --model resnet18 $cluster $peer --strategies allreduce --steps 20 --rounds 3
   # A: parameter servers beside all-reduce, the cache, and who reads the whole set
-  compare a-cache --model lenet5 $cluster --strategies allreduce,ps-sync,ps-async --cache on,off --steps 200 --rounds 5
-  compare a-resnet18 --model resnet18 $cluster --strategies allreduce,ps-sync --steps 15 --rounds 3
-  compare a-whole --model lenet5 $cluster --cache off --shard static,whole --steps 200 --rounds 5
+  compare a-cache --model lenet5 $cluster --strategies allreduce,ps-sync,ps-async --cache on,off --steps 2000 --rounds 5
+  compare a-resnet18 --model resnet18 $cluster --strategies allreduce,ps-sync --steps 30 --rounds 5
+  compare a-whole --model lenet5 $cluster --cache off --shard static,whole --steps 2000 --rounds 5
   # B: batch, workers, size of the data, first and second epoch
   compare b-batch --model mnist-small --data fashion-mnist --optimizer adam --lr 0.001 --threads 1 --workers 1,2 \
-    --local-batch 128,256,512 --strategies single,allreduce,dataparallel --epochs 2 --rounds 3
+    --local-batch 128,256,512 --strategies single,allreduce,dataparallel --epochs 2 --rounds 5
   compare b-repeat --model mnist-small --data fashion-mnist --optimizer adam --lr 0.001 --threads 1 --batch 128 --repeat 1,4 \
-    --epochs 1 --rounds 3
+    --steps 468 --rounds 5
   compare b-padding --model mnist-large --data fashion-mnist --padding same,valid --batch 128 --steps 5 --rounds 1
   # C: t1 / (n tn)
   for model in lenet5 mnist-small; do

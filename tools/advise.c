@@ -556,7 +556,7 @@ ronde_status tool_advise(const tool_call *call) {
   a.rows = json_array(), a.left_out = json_array(), a.texts = json_array();
   tool_environment_forget();
   tool_signals_watch();
-  if (ronde_host_load_since(NULL).is_busy) tool_say("warning: this host is busy: what is measured now may not hold");
+  tool_warn_of_load();
   status = ask_all(&a);
   if (!status) status = show(&a);
   if (status == RONDE_E_CANCELLED) tool_fail(status, "interrupted: there is no advice yet");

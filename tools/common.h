@@ -181,6 +181,8 @@ ronde_status tool_launch(const tool_call *call);
 
 /* ---- system.c --------------------------------------------------------------------------------------------------- */
 
+/* Says so where other programs keep this host too busy for a measurement to count. Watches for 0.3 s. */
+void tool_warn_of_load(void);
 double tool_now_s(void); /* monotonic */
 /* The file of this program, by its whole path. */
 bool tool_self_path(char *buffer, size_t size);

@@ -150,13 +150,6 @@ static ronde_status make_folder(comparison *c) {
                             : tool_fail(RONDE_E_WRITE, "%s: cannot make a folder: %s", c->folder, strerror(errno));
 }
 
-/* What doctor would say of this host, before it is measured on. */
-static void warn_of_load(void) {
-  ronde_host_load load = ronde_host_load_since(NULL);
-  if (load.is_busy)
-    tool_say("warning: this host is busy: a load of %.1f on %d cores in the last minute", load.others, load.cores);
-}
-
 /* is_measured: there is more than plans. */
 static ronde_status report_comparison(const comparison *c, bool is_measured) {
   const char *difference = ronde_measurement_difference(c->record);
@@ -171,7 +164,7 @@ static ronde_status report_comparison(const comparison *c, bool is_measured) {
 }
 
 static ronde_status measure_cases(comparison *c) {
-  warn_of_load();
+  tool_warn_of_load();
   if (c->call->scaling.batch) tool_scaling_warn(&c->cases);
   ronde_measurement_begin(c->record);
   ronde_status status = run_all_cases(c);

@@ -231,6 +231,14 @@ static void note_mark(tool_launched *l, const char *text) {
 
 static bool is_rule(const char *line) { return strspn(line, "-") >= 60; }
 
+static void keep_unsaid(tool_launched *l, int to, const char *line) {
+  size_t used = l->unsaid ? strlen(l->unsaid) : 0, size = used + strlen(line) + 3;
+  char *longer = realloc(l->unsaid, size);
+  if (!longer) return;
+  l->unsaid = longer;
+  snprintf(longer + used, size - used, "%c%s\n", to == STDOUT_FILENO ? '1' : '2', line);
+}
+
 /* Inside its blocks mpirun names no source; ranks print none of its rules. */
 static void take_rank_line(tool_launched *l, tool_stream *s, const char *line) {
   const char *mark = strstr(line, TOOL_MARK);
@@ -241,6 +249,8 @@ static void take_rank_line(tool_launched *l, tool_stream *s, const char *line) {
   } else if (s->to == STDERR_FILENO &&
              (l->in_block || line[0] == '[' || strncmp(line, TOOL_MPIRUN ": ", sizeof TOOL_MPIRUN) == 0)) {
     note_mpirun(l, line);
+  } else if (l->joining) {
+    keep_unsaid(l, s->to, line);
   } else {
     bool is_error = strncmp(line, "ronde: error: ", 14) == 0, again = is_error && strcmp(line, l->last_error) == 0;
     if (is_error) snprintf(l->last_error, sizeof l->last_error, "%s", line);
@@ -249,6 +259,17 @@ static void take_rank_line(tool_launched *l, tool_stream *s, const char *line) {
     if (is_error && !l->error_seen) snprintf(l->first_error, sizeof l->first_error, "%s", line);
     l->error_seen |= is_error;
   }
+}
+
+void tool_say_unsaid(tool_launched *l) {
+  char *kept = l->unsaid;
+  l->joining = false;
+  l->unsaid = NULL;
+  for (char *at = kept, *newline; at && (newline = strchr(at, '\n')); at = newline + 1) {
+    *newline = 0;
+    take_rank_line(l, &(tool_stream){.to = *at == '1' ? STDOUT_FILENO : STDERR_FILENO}, at + 1);
+  }
+  free(kept);
 }
 
 bool tool_hear(tool_launched *l, tool_stream *s) {

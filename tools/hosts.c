@@ -90,6 +90,16 @@ static ronde_status take_host_line(const place *p, const char *line, size_t leng
   return status ? status : add_host(p, hosts, words[0], lengths[0], slots);
 }
 
+void tool_hosts_count_slots(tool_hosts *hosts) {
+  bool said = false;
+  hosts->slots = 0;
+  for (int i = 0; i < hosts->n; i++) {
+    said |= hosts->at[i].slots > 0;
+    hosts->slots += hosts->at[i].slots ? hosts->at[i].slots : 1;
+  }
+  if (!said) hosts->slots = 0;
+}
+
 /* Each part of the text that `separator` ends. */
 static ronde_status take_all(place *p, const char *text, char separator, tool_hosts *hosts) {
   ronde_status status = RONDE_OK;
@@ -105,12 +115,7 @@ static ronde_status take_all(place *p, const char *text, char separator, tool_ho
     status = separator == '\n' ? take_host_line(p, at, length, hosts) : take_word(p, at, length, hosts);
   }
   if (status == RONDE_OK && hosts->n == 0) status = tool_fail(p->status, "%s: it names no host", p->name);
-  bool said = false;
-  for (int i = 0; i < hosts->n; i++) {
-    said |= hosts->at[i].slots > 0;
-    hosts->slots += hosts->at[i].slots ? hosts->at[i].slots : 1;
-  }
-  if (!said) hosts->slots = 0;
+  tool_hosts_count_slots(hosts);
   if (status != RONDE_OK) tool_hosts_free(hosts);
   return status;
 }
@@ -119,7 +124,7 @@ ronde_status tool_hosts_parse(const char *name, const char *text, tool_hosts *ho
   return take_all(&(place){.name = name, .status = RONDE_E_INPUT}, text, '\n', hosts_out);
 }
 
-static ronde_status read_hostfile(const char *path, tool_hosts *hosts_out) {
+ronde_status tool_hosts_read(const char *path, tool_hosts *hosts_out) {
   FILE *file = fopen(path, "r");
   if (!file) return tool_fail(RONDE_E_INPUT, "--hostfile %s: %s", path, strerror(errno));
   char *text = malloc(MAX_FILE_BYTES + 1);
@@ -144,7 +149,7 @@ ronde_status tool_hosts_get(const tool_call *call, tool_hosts *hosts_out) {
   *hosts_out = (tool_hosts){0};
   bool has_list = list && *list, has_path = path && *path;
   if (has_list && has_path) return tool_fail(RONDE_E_USAGE, "--hosts and --hostfile: give only one of the two");
-  if (has_path) return read_hostfile(path, hosts_out);
+  if (has_path) return tool_hosts_read(path, hosts_out);
   if (!has_list) return RONDE_OK;
   return take_all(&(place){.name = "--hosts", .status = RONDE_E_USAGE}, list, ',', hosts_out);
 }
@@ -165,6 +170,10 @@ bool tool_hosts_place(const tool_hosts *hosts, int n, int *counts_out, int *host
     }
   }
   return n == 0;
+}
+
+int tool_hosts_ranks(const tool_hosts *hosts, int n_servers) {
+  return hosts->slots ? hosts->slots : hosts->n + n_servers;
 }
 
 void tool_hosts_free(tool_hosts *hosts) {

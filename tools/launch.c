@@ -121,11 +121,9 @@ static void add_iface(arguments *a, const char *iface, bool hosts) {
 
 /* As many workers as were asked for, or as the hosts have places. */
 static ronde_status count_ranks(tool_launched *l, const tool_call *call, const tool_hosts *hosts) {
-  l->n_ranks = (int)strtol(ronde_config_get(call->config, "workers"), NULL, 10);
   int n_servers = ronde_config_server_ranks(call->config);
-  if (hosts->n && !ronde_config_is_given(call->config, "workers"))
-    l->n_ranks = hosts->slots ? hosts->slots - n_servers : hosts->n;
-  l->n_ranks += n_servers;
+  l->n_ranks = (int)strtol(ronde_config_get(call->config, "workers"), NULL, 10) + n_servers;
+  if (hosts->n && !ronde_config_is_given(call->config, "workers")) l->n_ranks = tool_hosts_ranks(hosts, n_servers);
   const char *s = hosts->n > 1 ? "s" : "";
   if (hosts->slots && l->n_ranks <= n_servers)
     return tool_fail(RONDE_E_USAGE, "--hosts: %d slots on %d host%s leave none for a worker, besides %d for servers",
@@ -231,9 +229,18 @@ static ronde_status launch_once(tool_launched *l, const tool_call *call, char **
 static void forget_ranks(tool_launched *l) {
   for (int i = 0; l->ranks && i < l->n_ranks; i++)
     if (l->ranks[i].end >= 0) close(l->ranks[i].end);
-  free(l->ranks), free(l->daemon_hosts);
+  free(l->ranks), free(l->daemon_hosts), free(l->unsaid);
   l->ranks = NULL;
+  l->unsaid = NULL;
   l->daemon_hosts = NULL;
+}
+
+/* Whether it is to be started again: after a loss, or with hosts that join. */
+static ronde_status start_again(const tool_launched *l, ronde_status ended, const tool_call *call, tool_hosts *hosts,
+                                int *n_ranks, tool_restarts *restarts, bool *again_out) {
+  bool joining = ended == RONDE_E_CANCELLED && l->joining;
+  *again_out = joining || (ended == RONDE_E_LOST && tool_restart_prepare(call, l, hosts, n_ranks, restarts));
+  return joining ? tool_restart_join(call, l, hosts, n_ranks, restarts) : RONDE_OK;
 }
 
 /* Until it has ended otherwise than by a loss, or is not to be started again. */
@@ -248,9 +255,13 @@ static ronde_status launch_all(const tool_launched *fresh, const tool_call *call
     status = launch_once(&l, call, words, hosts, session);
     tool_rank_words_free(words);
     words = NULL;
-    bool again = status == RONDE_E_LOST && tool_restart_prepare(call, &l, hosts, &n_ranks, &restarts);
+    bool again;
+    ronde_status prepared = start_again(&l, status, call, hosts, &n_ranks, &restarts, &again);
     forget_ranks(&l);
-    if (!again) break;
+    if (!again || prepared) {
+      status = again ? prepared : status;
+      break;
+    }
     l = *fresh;
     l.n_ranks = n_ranks;
     status = tool_restart_words(call, n_ranks - ronde_config_server_ranks(call->config), &words);
@@ -277,16 +288,21 @@ ronde_status tool_launch(const tool_call *call) {
       .restarts = is_given(call, "on-loss") && !strcmp(ronde_config_get(call->config, "on-loss"), "restart"),
       .out = is_given(call, "out") ? ronde_config_get(call->config, "out") : NULL};
   tool_hosts hosts;
+  tool_joins joins = {0};
   tool_session session = {.lock = -1};
+  bool elastic = is_given(call, "elastic") && !strcmp(ronde_config_get(call->config, "elastic"), "on");
   tool_signals_watch();
   prctl(PR_SET_CHILD_SUBREAPER, 1); /* what mpirun leaves behind comes to us */
   ronde_status status = tool_hosts_get(call, &hosts);
   if (status == RONDE_OK) status = check_files();
   if (status == RONDE_OK && l.restarts) status = tool_restart_check(call);
+  if (status == RONDE_OK && elastic) status = tool_join_check(call);
+  if (elastic) tool_join_begin(&joins, ronde_config_get(call->config, "hostfile"), &hosts), l.joins = &joins;
   if (status == RONDE_OK) status = count_ranks(&l, call, &hosts);
   if (status == RONDE_OK && !make_key(l.key)) status = tool_fail(RONDE_E_INTERNAL, "the system has no random numbers");
   if (status == RONDE_OK) tool_session_begin(&session);
   if (status == RONDE_OK) status = launch_all(&l, call, &hosts, &session);
+  if (elastic) tool_join_end(&joins);
   tool_hosts_free(&hosts);
   tool_session_end(&session);
   return status;

@@ -3,6 +3,7 @@
 #define TOOL_LAUNCH_H
 
 #include "common.h"
+#include "join.h"
 #include "mark.h"
 
 #include <sys/types.h>
@@ -52,13 +53,16 @@ typedef struct tool_launched {
   int n_ranks, n_begun, n_ended;
   tool_rank *ranks; /* [n_ranks] */
   double grace_s, timeout_s;
-  bool goes_on;          /* once all had joined others than rank 0 may be lost: how it ends is what rank 0 says */
-  bool restarts;         /* survivors of a loss may be saving, */
-  bool joined;           /* if all had joined */
-  const char *out;       /* the run's folder, or NULL */
-  int code;              /* of the rank that knows best why it ended; -1: none has ended yet */
-  bool in_block;         /* inside of what mpirun says */
-  char said[16384];      /* by mpirun */
+  bool goes_on;      /* once all had joined others than rank 0 may be lost: how it ends is what rank 0 says */
+  bool restarts;     /* survivors of a loss may be saving, */
+  bool joined;       /* if all had joined */
+  const char *out;   /* the run's folder, or NULL */
+  tool_joins *joins; /* NULL: nobody may join */
+  bool joining;      /* somebody does: the ranks have been asked to save and end, and what they say about it */
+  char *unsaid;      /* is kept, lines in the order in which they came, owned; each begins with where it was to go */
+  int code;          /* of the rank that knows best why it ended; -1: none has ended yet */
+  bool in_block;     /* inside of what mpirun says */
+  char said[16384];  /* by mpirun */
   char said_there[8192]; /* by ssh and by hosts, for the log alone */
   bool error_seen;
   char first_error[2048];               /* the one that was printed */
@@ -84,12 +88,15 @@ typedef struct tool_launched {
 
 /* Takes what there is of a stream of mpirun's; false at its end. What cannot be believed is refused, and said once. */
 bool tool_hear(tool_launched *launched, tool_stream *stream);
+/* What was kept is said after all. */
+void tool_say_unsaid(tool_launched *launched);
 /* Adds a line to a text, as far as it fits. */
 void tool_add_line(char *text, size_t size, const char *line);
 /* The line that says why a rank could not be started, and where; NULL: that is not known. */
 const char *tool_why_not_started(tool_launched *launched);
 
-/* Until mpirun and all that it has started here are gone; tells how it ended. */
+/* Until mpirun and all that it has started here are gone; tells how it ended: RONDE_E_CANCELLED with `joining`: its state is
+ * saved for somebody who joins. */
 ronde_status tool_watch(tool_launched *launched);
 
 /* Writes a mark on stderr, with the key of the environment; false: there is none. */

@@ -79,11 +79,22 @@ void tool_ask_host(const char *host, const char *command) {
   }
 }
 
+static void make_question(char command[4110]) {
+  char self[4096];
+  snprintf(command, 4110, "%s version", tool_self_path(self, sizeof self) ? self : "ronde");
+}
+
+bool tool_host_answers(const char *host) {
+  char command[4110];
+  make_question(command);
+  return read_answer(&(reach){.host = host, .said = ask_host(host, command)}) == 0;
+}
+
 ronde_status tool_reach_hosts(const tool_hosts *hosts) {
   reach *all = calloc((size_t)hosts->n + 1, sizeof *all);
-  char self[4096], command[4110];
+  char command[4110];
   if (!all) return tool_fail(RONDE_E_MEMORY, "no memory");
-  snprintf(command, sizeof command, "%s version", tool_self_path(self, sizeof self) ? self : "ronde");
+  make_question(command);
   for (int i = 0; i < hosts->n; i++)
     all[i] = (reach){.host = hosts->at[i].name, .said = ask_host(hosts->at[i].name, command)};
   int missing = n_unreached(all, hosts->n);

@@ -86,15 +86,18 @@ static void note_steps(tool_restarts *restarts, const tool_launched *l, json_t *
   if (least && before) json_object_set_new(before, "resumed_step", json_integer(least->resumed_step));
 }
 
-static void note_restart(tool_restarts *restarts, const tool_launched *l, int n_ranks, const char *lost) {
+/* joined, or lost, hosts; the other is NULL. */
+static void note_restart(tool_restarts *restarts, const tool_launched *l, int n_ranks, const char *joined,
+                         const char *lost) {
   char at[32];
   time_t now = time(NULL);
   struct tm utc;
   gmtime_r(&now, &utc);
   strftime(at, sizeof at, "%Y-%m-%dT%H:%M:%SZ", &utc);
   if (!restarts->list) restarts->list = json_array();
-  json_t *loss = json_pack("{s:s, s:s, s:s, s:i, s:i}", "at", at, "lost", cause_of(l), "hosts_left_out", lost,
-                           "ranks_before", l->n_ranks, "ranks", n_ranks);
+  json_t *loss =
+      json_pack("{s:s, s:s?, s:s?, s:s?, s:i, s:i}", "at", at, "joined", joined, "lost", joined ? NULL : cause_of(l),
+                "hosts_left_out", lost, "ranks_before", l->n_ranks, "ranks", n_ranks);
   note_steps(restarts, l, loss);
   json_array_append_new(restarts->list, loss);
   char *text = json_dumps(restarts->list, JSON_COMPACT);
@@ -106,7 +109,7 @@ bool tool_restart_prepare(const tool_call *call, const tool_launched *l, tool_ho
                           tool_restarts *restarts) {
   char lost[512] = "", left[512] = "";
   int most = (int)strtol(value_of(call, "max-restarts"), NULL, 10), n_servers = ronde_config_server_ranks(call->config);
-  bool fails_at_first = restarts->n == 0 && *l->failed_host; /* a host's name may be misspelt */
+  bool fails_at_first = !restarts->list && *l->failed_host; /* a host's name may be misspelt */
   if (!is_wanted(call) || tool_signal() || fails_at_first) return false;
   if (restarts->n >= most) {
     tool_fail(RONDE_E_LOST, "not restarted: --max-restarts %d is reached (%s)", most, cause_of(l));
@@ -118,12 +121,24 @@ bool tool_restart_prepare(const tool_call *call, const tool_launched *l, tool_ho
     return false;
   }
   restarts->n++;
-  note_restart(restarts, l, n, lost);
+  note_restart(restarts, l, n, NULL, lost);
   tool_error_overcome();
   tool_say("restart %d of at most %d, with %d rank%s%s%s%s%s%s: from the newest state in --out", restarts->n, most, n,
            n > 1 ? "s" : "", *left ? " on " : "", left, *lost ? " (left out: " : "", lost, *lost ? ")" : "");
   *n_ranks = n;
   return true;
+}
+
+ronde_status tool_restart_join(const tool_call *call, const tool_launched *l, tool_hosts *hosts, int *n_ranks,
+                               tool_restarts *restarts) {
+  char names[512];
+  ronde_status status = tool_join_take(l->joins, hosts, names);
+  if (status) return status;
+  *n_ranks = tool_hosts_ranks(hosts, ronde_config_server_ranks(call->config));
+  note_restart(restarts, l, *n_ranks, names, NULL);
+  tool_say("%s joins: started again with %d ranks, from the state that was saved %.1f s ago", names, *n_ranks,
+           tool_now_s() - l->asked_s);
+  return RONDE_OK;
 }
 
 /* ---- the command ---- */

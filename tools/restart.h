@@ -17,6 +17,9 @@ ronde_status tool_restart_check(const tool_call *call);
  * was wanted. */
 bool tool_restart_prepare(const tool_call *call, const tool_launched *launched, tool_hosts *hosts, int *n_ranks,
                           tool_restarts *restarts);
+/* The same after a run that has ended because hosts join it. RONDE_E_MEMORY. */
+ronde_status tool_restart_join(const tool_call *call, const tool_launched *launched, tool_hosts *hosts, int *n_ranks,
+                               tool_restarts *restarts);
 /* The ranks' command then: what is given, without what is of one start (--drill, --overwrite), resuming. NULL-terminated,
  * to be freed by tool_rank_words_free. RONDE_E_MEMORY. */
 ronde_status tool_restart_words(const tool_call *call, int n_workers, char ***words_out);

@@ -8,6 +8,19 @@
 #include <time.h>
 #include <unistd.h>
 
+/* So long that a tenth of a core is several ticks of the system's clock; the load of the last minute would also count what
+ * has ended by now, such as the measurement in front of this one. */
+#define WATCH_MS 300
+
+void tool_warn_of_load(void) {
+  ronde_host_look look;
+  ronde_host_look_now(&look);
+  nanosleep(&(struct timespec){0, WATCH_MS * 1000000l}, NULL);
+  ronde_host_load load = ronde_host_load_since(&look);
+  if (load.is_busy)
+    tool_say("warning: this host is busy: other programs use %.1f of its %d cores", load.others, load.cores);
+}
+
 double tool_now_s(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);

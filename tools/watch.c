@@ -133,7 +133,7 @@ static void pass_requests_on(tool_launched *l) {
   if (n == l->n_passed_on) return;
   l->n_passed_on = n;
   if (n == 1) l->asked_s = tool_now_s();
-  kill(l->mpirun, tool_signal() == SIGTERM ? SIGUSR2 : SIGUSR1);
+  if (n > 1 || !l->joining) kill(l->mpirun, tool_signal() == SIGTERM ? SIGUSR2 : SIGUSR1);
   if (l->stopped_s > 0) kill(l->mpirun, SIGCONT);
   bool at_once = n > 1 || !l->joined;
   set_end(l,
@@ -174,10 +174,21 @@ static void next_stage(tool_launched *l) {
   }
 }
 
+/* All save and end then, as when they are interrupted, and launch.c starts them again with whoever joins. */
+static void look_for_joiners(tool_launched *l) {
+  bool steady = l->joined && l->stage == TOOL_RUNS && l->end_by_s == 0 && !tool_signal();
+  if (!l->joins || !steady || !tool_join_look(l->joins)) return;
+  l->joining = true;
+  l->asked_s = tool_now_s();
+  kill(l->mpirun, SIGUSR1);
+  set_end(l, l->grace_s + TOOL_GRACE_MARGIN_S, TOOL_BY_REQUEST);
+}
+
 static void oversee_mpirun(tool_launched *l) {
   look_at_mpirun(l);
   look_at_ranks(l);
   pass_requests_on(l);
+  look_for_joiners(l);
   if (has_failed(l)) set_end(l, is_explained(l) ? TOOL_NAMED_MS * 1e-3 : last_words_s(l), TOOL_BY_FAILURE);
   else if (is_over(l) && l->n_ended < l->n_ranks)
     set_end(l, are_all_over(l) ? TOOL_NAMED_MS * 1e-3 : TOOL_LAST_WORDS_S, TOOL_BY_FAILURE);
@@ -357,6 +368,8 @@ static ronde_status conclude_loss(const tool_launched *l, int mpirun_state, bool
 static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
   char missing[512];
   bool all_ended = l->n_ended == l->n_ranks;
+  if (l->joining && all_ended && l->code == 128 + SIGINT && !tool_signal()) return RONDE_E_CANCELLED;
+  tool_say_unsaid(l);
   tell_said(l);
   if (is_over(l)) {
     if (l->code && l->error_seen) tool_error_shown();

@@ -3,9 +3,8 @@
 
 Fused optimizer, tcmalloc preloaded where it is installed, plain or --channels-last, in f32 or, with --bf16, its
 automatic mixed precision. --compile: forward and backward by its compiler (torch.compile), which was never faster here in f32.
-A file NAME.onnx is torchvision's model of that name (torchvision_model.py). Of networks of sequences there are gnmt and tacotron2, and
-their forms -tiny.
-Requirements: torch >= 2, numpy; for files torchvision.
+A file NAME.onnx is torchvision's model of that name (torchvision_model.py); so are vgg16 and inception-v3.
+Requirements: torch >= 2, numpy; for torchvision's models torchvision, for bert transformers.
 """
 
 import json
@@ -21,25 +20,27 @@ import torch  # noqa: E402
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"))
 import models  # noqa: E402
+import sequences  # noqa: E402
 from pytorch_count import count_flops  # noqa: E402
 
 
+TORCHVISION = {"vgg16": "vgg16", "inception-v3": "inception_v3"}
+
+
 def build(file, x):
-    """The network, and multiply-adds x 2 of one example."""
-    if args.model.endswith(".onnx"):
+    """The network, its loss, and multiply-adds x 2 of one example."""
+    if args.model.endswith(".onnx") or args.model in TORCHVISION:
         import torchvision_model
 
-        net = torchvision_model.of_file(args.model, file.classes, x.shape[2])
-        return net, torchvision_model.count_flops(net, x)
-    if args.model.startswith("tacotron2"):
-        net = models.Tacotron2.of_shapes(file.shape)
-        return net, count_flops(torch, net, x)
-    if args.model in models.TRANSLATORS:
-        vocabulary, classes = (file.shape(f"{name}.weight")[0] for name in models.Gnmt.ENDS)
-        net = models.TRANSLATORS[args.model](vocabulary, x.shape[1] // 2, classes)
-        return net, count_flops(torch, net, x)
-    net = models.build(args.model, x.shape[1], (x.shape[2], x.shape[3]), file.classes, args.padding)
-    return net, count_flops(torch, net, x)
+        name = TORCHVISION.get(args.model, pathlib.Path(args.model).stem)
+        net = torchvision_model.build(name, torchvision_model.classes_of(name, file), x.shape[2])
+        return net, models.cross_entropy, torchvision_model.count_flops(net, x)
+    if sequences.knows(args.model):
+        net, loss_of = sequences.build(args.model, file, x)
+    else:
+        net = models.build(args.model, x.shape[1], (x.shape[2], x.shape[3]), file.classes, args.padding)
+        loss_of = models.cross_entropy
+    return net, loss_of, count_flops(torch, net, x)
 
 
 def main():
@@ -49,7 +50,7 @@ def main():
     if args.channels_last and x.dim() != 4:
         print(json.dumps({"absent": "channels-last is for images"}), flush=True)
         return
-    net, flops = build(file, x)
+    net, loss_of, flops = build(file, x)
     with torch.no_grad():
         for name, parameter in net.named_parameters():
             parameter.copy_(torch.from_numpy(file[name]))
@@ -65,8 +66,8 @@ def main():
     def step():
         optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=args.bf16):
-            told = net(x)
-        loss = models.speech_loss(told) if isinstance(told, tuple) else models.cross_entropy(told.float(), y)
+            logits = net(x)
+        loss = loss_of(logits.float(), y)
         loss.backward()
         optimizer.step()
         return loss.detach()

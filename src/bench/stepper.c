@@ -27,7 +27,16 @@ static void draw_input(ronde__rng *rng, const ronde__shape *shape, int64_t vocab
   }
 }
 
-/* Examples by the seed, classes drawn evenly. */
+/* Classes are drawn evenly. Of what is said in a recording there is a label for every third step, as in speech, and none is the
+ * blank. */
+static int64_t draw_label(const ronde_stepper *s, ronde__rng *rng, int64_t i) {
+  const ronde__job *job = s->job;
+  if (!job->model || !job->model->lengths) return (int64_t)ronde__rng_below(rng, (uint64_t)job->classes);
+  if (i % s->n_labels > s->n_labels / 3) return RONDE_IGNORED;
+  return 1 + (int64_t)ronde__rng_below(rng, (uint64_t)job->classes - 1);
+}
+
+/* Examples by the seed; recordings are as long as they can be. */
 static ronde_status draw_batch(ronde_stepper *s) {
   const ronde__job *job = s->job;
   s->elems = ronde__graph_input_elems(s->graph), s->n_labels = ronde__loss_labels(s->graph);
@@ -39,11 +48,10 @@ static ronde_status draw_batch(ronde_stepper *s) {
     draw_input(&rng, &job->shape, job->vocabulary, x);
     x += ronde__shape_elems(&job->shape);
     for (int i = 0; i < job->more.n; x += ronde__shape_elems(&job->more.at[i].shape), i++)
-      if (!strcmp(job->more.at[i].name, RONDE__LENGTHS_INPUT)) *x = (float)job->shape.dim[job->shape.rank - 1];
+      if (strcmp(job->more.at[i].name, RONDE__LENGTHS_INPUT) == 0) x[0] = (float)job->shape.dim[job->shape.rank - 1];
       else draw_input(&rng, &job->more.at[i].shape, job->more.at[i].vocabulary, x);
   }
-  for (int64_t i = 0; i < job->batch * s->n_labels; i++)
-    s->labels[i] = (int64_t)ronde__rng_below(&rng, (uint64_t)job->classes);
+  for (int64_t i = 0; i < job->batch * s->n_labels; i++) s->labels[i] = draw_label(s, &rng, i);
   return RONDE_OK;
 }
 
@@ -155,8 +163,7 @@ ronde_status ronde_stepper_describe(const ronde_stepper *s, char **json_out) {
 typedef struct fetching {
   const ronde_stepper *stepper;
   float *logical;  /* of the parameter that was asked for last */
-  int64_t *tokens; /* of the batch; NULL: it is values, */
-  float *rows;     /* of several inputs these; NULL: of one */
+  int64_t *tokens; /* of the batch; NULL: it is values */
 } fetching;
 
 /* Parameters by their index, then inputs and labels; each as a whole. */
@@ -170,7 +177,7 @@ static ronde_status fetch_tensor(void *user, int i, int64_t first, const void **
     *data_out = f->logical;
     *n_out = ronde__shape_elems(&params[i].shape);
   } else if (i == n_params) {
-    *data_out = f->tokens ? (const void *)f->tokens : f->rows ? f->rows : s->x;
+    *data_out = f->tokens ? (const void *)f->tokens : s->x;
     *n_out = s->job->batch * s->elems;
   } else {
     *data_out = s->labels;
@@ -192,29 +199,7 @@ static ronde_status list_tokens(const ronde_stepper *s, int64_t **tokens_out) {
   return RONDE_OK;
 }
 
-/* Of a batch of several inputs, the first of which is values: tokens too are values in the file. */
-static ronde_status list_rows(const ronde_stepper *s, float **rows_out) {
-  const ronde__job *job = s->job;
-  int64_t n = job->batch * s->elems, at = ronde__shape_elems(&job->shape);
-  float *rows = NULL;
-  if (job->vocabulary || job->more.n == 0) return RONDE_OK;
-  RONDE__ALLOC(rows, (size_t)n * sizeof *rows, "bench: the file of weights");
-  memcpy(rows, s->x, (size_t)n * sizeof *rows);
-  for (int i = 0; i < job->more.n; i++) {
-    int64_t elems = ronde__shape_elems(&job->more.at[i].shape);
-    for (int64_t k = 0; k < job->batch * elems && job->more.at[i].vocabulary; k++) {
-      float *x = &rows[k / elems * s->elems + at + k % elems];
-      int32_t token;
-      memcpy(&token, x, sizeof token);
-      *x = (float)token;
-    }
-    at += elems;
-  }
-  *rows_out = rows;
-  return RONDE_OK;
-}
-
-/* All inputs of an example side by side, where there are several or tokens. */
+/* Of tokens, and of several inputs, a row for each example. */
 static ronde__file_tensor describe_input(const ronde_stepper *s) {
   const ronde__shape *shape = &s->job->shape;
   ronde__file_tensor x = {.name = INPUT_NAME, .dtype = RONDE__FILE_F32, .shape = {shape->rank + 1, {s->job->batch}}};
@@ -242,7 +227,6 @@ static ronde_status save_tensors(const ronde_stepper *s, const char *path, fetch
   tensors[n + 1] = describe_labels(s);
   RONDE__ALLOC(f->logical, (size_t)longest * sizeof *f->logical, "bench: the file of weights");
   RONDE_TRY(list_tokens(s, &f->tokens));
-  RONDE_TRY(list_rows(s, &f->rows));
   return ronde__safetensors_write_pieces(path, tensors, n + 2, NULL, 0, fetch_tensor, f);
 }
 
@@ -255,7 +239,6 @@ ronde_status ronde_stepper_save(const ronde_stepper *s, const char *path) {
   ronde_status status = save_tensors(s, path, &f, tensors);
   ronde__free(f.logical);
   ronde__free(f.tokens);
-  ronde__free(f.rows);
   ronde__free(tensors);
   return status;
 }

@@ -264,7 +264,11 @@ static json_t *communication_json(const ronde__record_communication *communicati
 /* The launcher knows how far each run had come, and where each but the present one began. */
 static void put_steps_lost(json_t *loss, bool is_last, int64_t resumed_step) {
   if (is_last) json_object_set_new(loss, "resumed_step", json_integer(resumed_step));
-  const json_t *step = json_object_get(loss, "step"), *resumed = json_object_get(loss, "resumed_step");
+  const json_t *resumed = json_object_get(loss, "resumed_step");
+  /* For a host that joined all had saved their last step. */
+  if (resumed && json_is_string(json_object_get(loss, "joined")))
+    json_object_set(loss, "step", json_object_get(loss, "resumed_step"));
+  const json_t *step = json_object_get(loss, "step");
   bool known = json_is_integer(step) && json_is_integer(resumed);
   json_int_t lost = json_integer_value(step) - json_integer_value(resumed);
   if (!step) json_object_set_new(loss, "step", json_null());

@@ -47,7 +47,8 @@ typedef struct state {
   int64_t n_local;              /* steps since the last began */
   bool averages; /* the last step was before --local-after: a synchronisation is the average, whatever is outer */
   bool under_way;
-  bool cancelled, broken;   /* as all have learnt */
+  bool begins_next;       /* overlapped: the update of the one that ends also writes the outer gradients of the next */
+  bool cancelled, broken; /* as all have learnt */
   int64_t step, equal_step; /* the last one; and that behind which all workers were equal last, */
   ronde__undo *equal;       /* whose state this is; NULL: it is not kept */
   tally tally;
@@ -108,34 +109,42 @@ static ronde__range part_of(const stretch *stretch, int thread, int n_threads) {
   return (ronde__range){stretch->begin + (size_t)begin, (size_t)(end - begin)};
 }
 
+static void write_outer_gradient(const state *s, size_t begin, size_t n) {
+  const float *w = ronde__net_values(s->worker->net) + begin, *x = s->global + begin;
+  float *sum = s->sum + begin;
+  for (size_t i = 0; i < n; i++) sum[i] = x[i] - w[i];
+  if (s->begun) memcpy(s->begun + begin, w, n * sizeof *w);
+}
+
 static void write_outer_gradients(void *arg, int thread, int n_threads) {
   const stretch *of = arg;
-  const state *s = of->s;
   ronde__range r = part_of(of, thread, n_threads);
-  const float *w = ronde__net_values(s->worker->net) + r.begin, *x = s->global + r.begin;
-  float *sum = s->sum + r.begin;
-  for (size_t i = 0; i < r.n; i++) sum[i] = x[i] - w[i];
-  if (s->begun) memcpy(s->begun + r.begin, w, r.n * sizeof *w);
+  write_outer_gradient(of->s, r.begin, r.n);
 }
 
 static const ronde__sgd_args average = {.lr = 1}; /* by the mean of x - w */
 
-static void update_global(void *arg, int thread, int n_threads) {
-  const stretch *of = arg;
-  const state *s = of->s;
+static void update_chunk(const state *s, size_t begin, size_t length) {
   const ronde__kernels *kernels = s->worker->kernels;
-  ronde__range r = part_of(of, thread, n_threads);
-  int64_t n = (int64_t)r.n;
-  float *w = ronde__net_values(s->worker->net) + r.begin, *x = s->global + r.begin, *sum = s->sum + r.begin;
-  const float *begun = s->begun ? s->begun + r.begin : w;
+  int64_t n = (int64_t)length;
+  float *w = ronde__net_values(s->worker->net) + begin, *x = s->global + begin, *sum = s->sum + begin;
+  const float *begun = s->begun ? s->begun + begin : w;
   kernels->scale(sum, 1 / (float)s->worker->transport->size, n);
   for (int64_t i = 0; i < n; i++) w[i] -= begun[i]; /* what it has come since */
   kernels->sgd(s->averages ? &average : &s->outer, x, sum,
                s->averages         ? NULL
-               : s->outer_momentum ? s->outer_momentum + r.begin
+               : s->outer_momentum ? s->outer_momentum + begin
                                    : NULL,
                n);
   kernels->add(w, x, w, n);
+  if (s->begins_next) write_outer_gradient(s, begin, length);
+}
+
+/* Chunk by chunk, so that memory is gone through once. */
+static void update_global(void *arg, int thread, int n_threads) {
+  const stretch *of = arg;
+  ronde__range r = part_of(of, thread, n_threads);
+  for (size_t at = 0; at < r.n; at += CHUNK) update_chunk(of->s, r.begin + at, r.n - at < CHUNK ? r.n - at : CHUNK);
 }
 
 /* The ledger is in phase exchange, before and after. */
@@ -147,7 +156,8 @@ static void compute(const state *s, ronde__pool_fn part, size_t begin, size_t en
 
 static ronde_status begin_sync(state *s) {
   ronde__worker *worker = s->worker;
-  compute(s, write_outer_gradients, 0, ronde__net_n_trained(worker->net));
+  if (!s->begins_next) compute(s, write_outer_gradients, 0, ronde__net_n_trained(worker->net));
+  s->begins_next = false;
   s->own.ready_ns = ronde__time_now(worker->transport->time) - worker->met_ns;
   s->results[worker->transport->rank] = s->own;
   s->n_local = 0;
@@ -181,7 +191,8 @@ static void keep_equal(state *s) {
   s->equal_step = s->step;
 }
 
-static ronde_status end_sync(state *s) {
+/* overlaps: the next one begins at once, if all can go on. */
+static ronde_status end_sync(state *s, bool overlaps) {
   ronde__worker *worker = s->worker;
   uint64_t begin = ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
   RONDE_TRY(ronde__comm_thread_reach(s->thread, s->n_before));
@@ -190,6 +201,7 @@ static ronde_status end_sync(state *s) {
   ronde__step_result all = ronde__local_results_join(s->results, worker->transport->size);
   s->cancelled |= all.cancelled;
   s->broken |= all.broken_rank >= 0;
+  s->begins_next = overlaps && !s->broken && !s->cancelled;
   RONDE_TRY(update_all(s));
   clear_dead(s);
   uint64_t hidden_until = s->summed_ns < begin ? s->summed_ns : begin;
@@ -202,10 +214,10 @@ static ronde_status end_sync(state *s) {
 
 /* Overlapped, after a local step: what the last one began comes in, and the next one begins. */
 static ronde_status synchronise(state *s, bool overlapped) {
-  if (s->under_way) RONDE_TRY(end_sync(s));
+  if (s->under_way) RONDE_TRY(end_sync(s, overlapped));
   if (s->broken || (overlapped && s->cancelled)) return RONDE_OK;
   RONDE_TRY(begin_sync(s));
-  return overlapped ? RONDE_OK : end_sync(s);
+  return overlapped ? RONDE_OK : end_sync(s, false);
 }
 
 /* ---- steps -------------------------------------------------------------------------------------------------------- */
@@ -215,7 +227,7 @@ static ronde_status synchronise(state *s, bool overlapped) {
 static ronde_status settle(void *opaque) {
   state *s = opaque;
   if (!s->global || s->broken) return RONDE_OK;
-  return s->n_local > 0 ? synchronise(s, false) : s->under_way ? end_sync(s) : RONDE_OK;
+  return s->n_local > 0 ? synchronise(s, false) : s->under_way ? end_sync(s, false) : RONDE_OK;
 }
 
 static ronde_status sync_if_due(state *s) {

@@ -195,6 +195,11 @@ class TinyGpt(nn.Module):
             x = x + self.attn["c_proj"](y.transpose(1, 2).reshape(n, t, width))
             return x + self.mlp["c_proj"](nn.functional.gelu(self.mlp["c_fc"](self.ln_2(x))))
 
+        @staticmethod
+        def multiply_adds(x):
+            """Of an example's scores and sums, the layers around them apart."""
+            return 2 * x.shape[1] * x.shape[1] * x.shape[2]
+
     def __init__(self, vocabulary, steps, classes, layers=4, heads=4, width=128):
         super().__init__()
         position = nn.Embedding(steps, width)
@@ -274,6 +279,11 @@ class Attention(nn.Module):
         q, k, v = (part.view(n, -1, self.heads, width // self.heads).transpose(1, 2) for part in (q, k, v))
         y = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return self.out_proj(y.transpose(1, 2).reshape(n, t, width))
+
+    @staticmethod
+    def multiply_adds(x, memory, mask):
+        """Of an example's scores and sums, the layers around them apart."""
+        return 2 * x.shape[1] * memory.shape[1] * x.shape[2]
 
 
 class Gnmt(nn.Module):
@@ -454,10 +464,6 @@ class Tacotron2(nn.Module):
             dense = linear(filters, width)
             self.location_layer = nn.ModuleDict({"location_conv": conv, "location_dense": dense})
 
-        def multiply_adds(self, h, keys, before, there):
-            """Of an example's context, which is made of these weights; the layers inside apart."""
-            return keys.shape[1] * self.memory_layer.linear_layer.in_features
-
         def forward(self, h, keys, before, there):
             places = self.location_layer["location_conv"](before).transpose(1, 2)
             x = self.query_layer(h)[:, None] + self.location_layer["location_dense"](places) + keys
@@ -486,16 +492,6 @@ class Tacotron2(nn.Module):
             }
         )
         self.postnet = nn.ModuleDict({"convolutions": convolutions([bands, *4 * [postnet], bands])})
-
-    @classmethod
-    def of_shapes(cls, shape):
-        """As large as parameters are, whose shapes are told by name, and Ronde's constant of as many places as frames."""
-        attention = "decoder.attention_layer.location_layer.location_dense.linear_layer.weight"
-        classes, encoder = shape("embedding.weight")
-        prenet = shape("decoder.prenet.layers.0.linear_layer.weight")[0]
-        bands, frames = shape("decoder.linear_projection.linear_layer.weight")[0], shape("places")[0]
-        hidden, postnet = shape("decoder.attention_rnn.weight_hh")[1], shape("postnet.convolutions.0.0.conv.weight")[0]
-        return cls(classes, bands, frames, encoder, prenet, hidden, postnet, *shape(attention))
 
     def encode(self, text, lengths):
         x = self.embedding(text).transpose(1, 2)
@@ -540,7 +536,7 @@ class Tacotron2(nn.Module):
         return raw, raw + last(y).transpose(1, 2), ends, frames, steps
 
 
-def speech_loss(told, _=None):
+def speech_loss(told, _):
     """Of what Tacotron2 gives; frames behind an example's end count as zeros."""
     raw, fine, ends, frames, steps = told
     places = torch.arange(frames.shape[1])

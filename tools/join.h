@@ -1,0 +1,31 @@
+/* Hosts that join a run (--elastic): those that stand in --hostfile, without a rank, once they answer. */
+#ifndef TOOL_JOIN_H
+#define TOOL_JOIN_H
+
+#include "hosts.h"
+
+#include <sys/types.h>
+#include <time.h>
+
+typedef struct tool_joins {
+  const char *path;
+  const tool_hosts *present; /* the run's, now */
+  struct timespec changed;   /* the file, when it was read; */
+  tool_hosts listed;         /* what it held, the last time that it made sense */
+  pid_t *asking;             /* [listed.n] processes that ask a host; 0: none, or it has been seen how it ended, */
+  bool *answers;             /* [listed.n] and it answered */
+  int n_asking;
+  double next_s;
+} tool_joins;
+
+/* RONDE_E_USAGE where no host could join a run of this call. */
+ronde_status tool_join_check(const tool_call *call);
+/* `present` may change between two looks, and must outlive the joins. */
+void tool_join_begin(tool_joins *joins, const char *path, const tool_hosts *present);
+/* To be called often; never waits. True: a host that has no rank answers. */
+bool tool_join_look(tool_joins *joins);
+/* Adds those that answered to hosts, in the order of the file; their names go to names_out. RONDE_E_MEMORY. */
+ronde_status tool_join_take(tool_joins *joins, tool_hosts *hosts, char names_out[512]);
+void tool_join_end(tool_joins *joins);
+
+#endif
