@@ -77,6 +77,16 @@ static void networks_of_tokens(void **unused) {
   }
 }
 
+/* Features of mean 0 and deviation 1, so the first loss is about 2 and that of a coin. */
+static void networks_that_speak(void **unused) {
+  json_t *bench = bench_of(
+      "step --model tacotron2-tiny --shape 1x6x9 --batch 3 --threads 1 --rounds 1 --steps 1 --json --lr 0.01", 0);
+  double first = json_number_value(field(bench, 0, "first_loss"));
+  if (!(first > 2 && first < 4.5)) fail_msg("%g", first);
+  assert_true(json_number_value(field(bench, 0, "second_loss")) < first);
+  json_decref(bench);
+}
+
 static double second_loss(const char *options) {
   json_t *bench = bench_of(options, 0);
   double loss = json_number_value(field(bench, 0, "second_loss"));
@@ -219,6 +229,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(alone),
       cmocka_unit_test(networks_of_tokens),
+      cmocka_unit_test(networks_that_speak),
       cmocka_unit_test(the_rate_is_the_caller_s),
       cmocka_unit_test(peer_of_the_same_work_is_ranked),
       cmocka_unit_test(tables_are_for_people),

@@ -113,7 +113,7 @@ int main(void) {
                                       "mnist-small-same-b7",     "mnist-small-valid-b7", "mnist-large-same-b7",
                                       "mnist-large-valid-b7",    "gpt-tiny-t24-b3",      "recurrent-t9-b5",
                                       "transformer-tiny-t11-b4", "bert-tiny-t24-b5",     "deepspeech2-tiny-t20-b4",
-                                      "gnmt-tiny-t11-b4"};
+                                      "gnmt-tiny-t11-b4",        "tacotron2-tiny-t20-b6"};
   struct CMUnitTest tests[2 * RONDE__COUNT(cases) + 1];
   char names[2 * RONDE__COUNT(cases)][64];
   size_t n = 0;

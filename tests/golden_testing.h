@@ -47,6 +47,7 @@ typedef struct golden {
   int64_t vocabulary; /* of tokens, in sequences whose labels differ in length; 0: values, and a label an example */
   bool decoder;       /* an example is a source and a target, each of that shape */
   bool lengths;       /* behind it is how many frames it has, and its labels are fewer than these */
+  bool text;          /* behind that are as many tokens as it has labels at most */
   float *x;
   int64_t *labels, label_elems;
 } golden;

@@ -72,6 +72,7 @@ static void check_network(const char *name, int64_t parameters) {
 static void vgg16_is_torchvisions(void **state) { check_network("vgg16", 138357544); }
 static void inception_v3_is_torchvisions(void **state) { check_network("inception-v3", 23834568); }
 static void deepspeech2_is_that_of_pytorch(void **state) { check_network("deepspeech2", 37962368); }
+static void tacotron2_is_nvidias(void **state) { check_network("tacotron2", 28193153); }
 static void gnmt_is_nvidias(void **state) { check_network("gnmt", 160671297); }
 static void bert_is_hugging_faces(void **state) { check_network("bert", 109514298); }
 
@@ -96,9 +97,10 @@ static void operations_are_counted(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(vgg16_is_torchvisions), cmocka_unit_test(inception_v3_is_torchvisions),
-      cmocka_unit_test(bert_is_hugging_faces), cmocka_unit_test(deepspeech2_is_that_of_pytorch),
-      cmocka_unit_test(gnmt_is_nvidias),       cmocka_unit_test(operations_are_counted),
+      cmocka_unit_test(vgg16_is_torchvisions),  cmocka_unit_test(inception_v3_is_torchvisions),
+      cmocka_unit_test(bert_is_hugging_faces),  cmocka_unit_test(deepspeech2_is_that_of_pytorch),
+      cmocka_unit_test(gnmt_is_nvidias),        cmocka_unit_test(tacotron2_is_nvidias),
+      cmocka_unit_test(operations_are_counted),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

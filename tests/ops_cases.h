@@ -110,6 +110,22 @@ typedef struct op_case {
         }                                                                                                      \
   }
 
+/* T steps of P features over S places of E features, whose keys have A; H hidden values, F filters of K taps. */
+#define LOCATION(n, t, p, s, e, a, h_, f, k, has_lengths, ...) \
+  {                                                            \
+    RONDE__OP_LOCATION_ATTENTION, n, t, 1, p,                  \
+        .attr = {.out_channels = h_,                           \
+                 .filters = f,                                 \
+                 .kernel = {1, k},                             \
+                 .lengths = has_lengths,                       \
+                 .n_inputs = 3 + has_lengths},                 \
+        .rank = 2, .second = {s, e, a}, __VA_ARGS__            \
+  }
+
+/* Between sequences of T rows of F values */
+#define VALUE_ERROR(kind, n, t, f, has_lengths) \
+  { RONDE__OP_##kind, n, t, 1, f, .attr = {.lengths = has_lengths, .n_inputs = 2 + has_lengths}, .rank = 2 }
+
 /* T steps of F features from V rows */
 #define EMBEDDING(n, t, f, v)                                                            \
   {                                                                                      \
@@ -676,6 +692,23 @@ static const op_case op_cases[] = {
     ADDITIVE(7, 3, 9, 64, true, true),
     ADDITIVE(4, 2, 4, 20, false, true),
     ADDITIVE(2, 19, 33, 67, true, true),
+
+    VALUE_ERROR(SQUARED_ERROR, 1, 1, 1, false),
+    VALUE_ERROR(SQUARED_ERROR, 7, 3, 9, false),
+    VALUE_ERROR(SQUARED_ERROR, 6, 4, 67, true),
+    VALUE_ERROR(BCE_ERROR, 3, 5, 8, false),
+    VALUE_ERROR(BCE_ERROR, 6, 4, 1, true),
+    PLAIN_OP(MEAN_LOSS, 1, 1, 1, 1, true, ),
+    PLAIN_OP(MEAN_LOSS, 42, 1, 1, 1, true, ),
+
+    /* one step and place; a kernel wider than the memory; panels that are cut, and several; lengths of one, none and too many;
+     * outputs that nobody reads */
+    LOCATION(1, 1, 1, 1, 1, 1, 1, 1, 1, false, ),
+    LOCATION(2, 5, 3, 2, 3, 4, 5, 2, 7, false, ),
+    LOCATION(4, 4, 6, 7, 5, 6, 4, 3, 3, true, ),
+    LOCATION(3, 6, 5, 6, 4, 66, 20, 2, 5, true, .unread = 4),
+    LOCATION(5, 3, 70, 9, 67, 3, 17, 2, 3, true, .unread = 3),
+    LOCATION(2, 7, 4, 5, 64, 64, 32, 4, 31, false, .unread = 1),
 
     {RONDE__OP_RMS_NORM, 7, 67, 1, 1, true, .attr = {.eps = 1e-5f}},
     {RONDE__OP_RMS_NORM, 7, 6, 1, 40, .attr = {.eps = 1e-5f}, .rank = 2},

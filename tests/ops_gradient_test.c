@@ -47,6 +47,7 @@ static bool is_curved(ronde__op_kind kind) {
          kind == RONDE__OP_GROUP_NORM || kind == RONDE__OP_LSTM || kind == RONDE__OP_GRU || kind == RONDE__OP_RNN ||
          kind == RONDE__OP_POINTWISE || kind == RONDE__OP_PAIR || kind == RONDE__OP_FUNCTION ||
          kind == RONDE__OP_REDUCE || kind == RONDE__OP_ATTENTION || kind == RONDE__OP_ADDITIVE_ATTENTION ||
+         kind == RONDE__OP_LOCATION_ATTENTION || kind == RONDE__OP_SQUARED_ERROR || kind == RONDE__OP_BCE_ERROR ||
          kind == RONDE__OP_RMS_NORM;
 }
 

@@ -30,6 +30,7 @@ static const network networks[] = {
     {"gnmt-tiny", "--model gnmt-tiny --data pairs:pairs.tsv --window 8", 7, false},
 #ifdef RONDE_HAVE_AUDIO
     {"deepspeech2-tiny", "--model deepspeech2-tiny --data audio:recordings", 7, false},
+    {"tacotron2-tiny", "--model tacotron2-tiny --data audio:recordings", 7, false},
 #endif
     {"bert-tiny", "--model bert-tiny --data text:numbers.txt --window 16", 1, false}, /* see below */
 };

@@ -384,11 +384,33 @@ typedef struct ronde_additive_attention_options {
 RONDE_API ronde_tensor *ronde_additive_attention(const ronde_tensor *query, const ronde_tensor *key, const char *name,
                                                  const ronde_additive_attention_options *options);
 
+typedef struct ronde_location_attention_options {
+  int64_t hidden;              /* required: H, of the LSTM */
+  int64_t width;               /* required: A, of queries and keys */
+  int64_t filters;             /* required: C */
+  int kernel;                  /* required: of the filters, odd */
+  const ronde_tensor *lengths; /* [1]: so many places of each example are there, from the first on; NULL: all */
+} ronde_location_attention_options;
+
+/* Location-sensitive attention and the LSTM that asks, over all steps of a sequence x [T,P] that is known: for each step t an LSTM cell of
+ * x_t and the context of the step before gives h_t; the weights w_t are a softmax over the places s of memory [S,E] of
+ * v . tanh(Q h_t + K memory_s + U f_ts), where f_t are filters of the weights of the step before and of the sum of those of all
+ * steps before, as wide as the kernel around s; the context is the sum of w_ts memory_s. All of it is zero in front of the first
+ * step. Returns h [T,H]; context_out and weights_out (each may be NULL) receive [T,E] and [T,S]. Parameters, called as in NVIDIA's
+ * Tacotron 2: NAME.attention_rnn.weight_ih [4 H,P + E], .weight_hh [4 H,H], .bias_ih and .bias_hh [4 H];
+ * NAME.attention_layer.query_layer.linear_layer.weight [A,H] (Q), .memory_layer.linear_layer.weight [A,E] (K),
+ * .location_layer.location_conv.conv.weight [C,2,kernel], .location_layer.location_dense.linear_layer.weight [A,C] (U) and
+ * .v.linear_layer.weight [1,A]. */
+RONDE_API ronde_tensor *ronde_location_attention(const ronde_tensor *x, const ronde_tensor *memory, const char *name,
+                                                 const ronde_location_attention_options *options,
+                                                 ronde_tensor **context_out, ronde_tensor **weights_out);
+
 typedef struct ronde_recurrent_options {
   int64_t hidden;       /* required: H */
   int layers;           /* on top of each other, L; 0 means 1 */
   bool both_directions; /* D = 2: each layer also goes from the last step to the first */
   bool no_bias;
+  bool of_cell;                /* one layer in one direction calls its parameters as PyTorch's LSTMCell, without _l0 */
   float dropout;               /* of what a layer gives to the next one */
   const ronde_tensor *lengths; /* [1]: so many steps of each example are there, from the first on; NULL: all */
   /* The states in front of the first steps, [H], or [L D,H] where there are several: by layers, in each the direction from
@@ -430,6 +452,17 @@ RONDE_API ronde_tensor *ronde_huber_loss(const ronde_tensor *prediction, const r
 /* Mean over the batch and all elements of the binary cross entropy between the sigmoid of a logit and its target, a label
  * from 0 to 1, as PyTorch's BCEWithLogitsLoss: for several labels an example. */
 RONDE_API ronde_tensor *ronde_bce_loss(const ronde_tensor *logits, const ronde_tensor *target);
+
+/* Losses out of parts: values [1] of each example, which may be added up and weighed by other calls, and their mean over the batch,
+ * which is a loss that reads no target. x and target of equal shapes [T,...] are tensors of the network, perhaps inputs; lengths
+ * [1]: so many rows of each example are there, and those behind them count as zeros (NULL: all are). */
+/* The mean over all elements of (x - target)^2. */
+RONDE_API ronde_tensor *ronde_squared_error(const ronde_tensor *x, const ronde_tensor *target,
+                                            const ronde_tensor *lengths);
+/* The same of the binary cross entropy of ronde_bce_loss. */
+RONDE_API ronde_tensor *ronde_bce_error(const ronde_tensor *logits, const ronde_tensor *target,
+                                        const ronde_tensor *lengths);
+RONDE_API ronde_tensor *ronde_mean_loss(const ronde_tensor *x);
 
 typedef struct ronde_ctc_options {
   int64_t labels;     /* required: S, of an example */

@@ -135,6 +135,30 @@ static void characters_can_be_renumbered(void **state) {
   ronde__data_close(data);
 }
 
+/* Behind the length, in the numbers of the labels. */
+static void the_text_can_be_an_input(void **state) {
+  static const int64_t label_of[] = {0, 5, 4, 3, 2, 1};
+  static const char *const names[] = {"<blank>", "é", "z", "b", "a", " "};
+  static const int32_t wanted[2][4] = {{3, 5, 4, 0}, {4, 3, 5, 2}};
+  ronde__data *data;
+  write_both();
+  assert_int_equal(open_audio(0, true, &data), RONDE_OK);
+  assert_int_equal(ronde__data_relabel(data, label_of, names, 6, 6), RONDE_OK);
+  ronde__data_tell_text(data);
+  const ronde_source *s = &data->source;
+  assert_true(s->n_more == 2 && s->more[1].rank == 1 && s->more[1].dims[0] == 4 && s->more[1].vocabulary == 6);
+  assert_string_equal(s->more[1].name, "text");
+  int64_t row = BANDS * 21 + 1 + 4, ids[] = {0, 1}, labels[8];
+  float *x = malloc((size_t)(2 * row) * sizeof *x);
+  assert_int_equal(ronde__data_read(data, RONDE_SPLIT_TRAIN, ids, 2, x, labels, NULL), RONDE_OK);
+  for (int i = 0; i < 2; ++i) {
+    assert_memory_equal(x + (i + 1) * row - 4, wanted[i], sizeof wanted[i]);
+    assert_true(x[(i + 1) * row - 5] == (i ? 21 : 11));
+  }
+  free(x);
+  ronde__data_close(data);
+}
+
 static void a_folder_without_splits_is_for_training(void **state) {
   ronde__data *data;
   write_tone("a.wav", 1600, 440);
@@ -181,6 +205,7 @@ int main(void) {
       TEST(an_example_is_features_a_length_and_characters),
       TEST(long_recordings_are_left_out),
       TEST(characters_can_be_renumbered),
+      TEST(the_text_can_be_an_input),
       TEST(a_folder_without_splits_is_for_training),
       TEST(what_is_missing_or_damaged_is_named),
   };

@@ -81,6 +81,9 @@ void ronde__data_close(ronde__data *data);
  * vocabulary, which is at least `classes`. Call it before anything is read. Errors: RONDE_E_USAGE where not every token has
  * a label. */
 ronde_status ronde__data_mask(ronde__data *data, double share, int64_t token, int64_t classes, uint64_t seed);
+/* Of recordings: from now on the labels of an example are an input too, `text`, tokens of as many numbers as there are classes, 0 behind
+ * the last one. Call it before anything is read, but behind ronde__data_relabel. Other data are left as they are. */
+void ronde__data_tell_text(ronde__data *data);
 /* Reads from the source and checks the labels: RONDE_E_INPUT where one is not within the classes. Where a caller's
  * function fails, the line is logged here. */
 ronde_status ronde__data_read(const ronde__data *data, ronde_split split, const int64_t *ids, int64_t n, float *x,

@@ -24,12 +24,13 @@ typedef struct dataset_impl {
   bool crop, flip;
   uint64_t seed; /* of what is changed at random */
   bool cached;
-  ronde__store store;        /* cached: both splits, mapped; none once the file was about to change */
-  pthread_rwlock_t gate;     /* guards store: readers hold it, whoever closes the store waits for them */
-  ronde_source_input second; /* input, of pairs and recordings */
-  pthread_mutex_t mutex;     /* of kept */
-  ronde__store kept[2];      /* not cached, or no longer: a split that was asked for */
-  int64_t *train_labels;     /* and [n] */
+  ronde__store store;         /* cached: both splits, mapped; none once the file was about to change */
+  pthread_rwlock_t gate;      /* guards store: readers hold it, whoever closes the store waits for them */
+  ronde_source_input more[2]; /* inputs beside the first one, of pairs and recordings */
+  bool tells_text;            /* the last one is the labels */
+  pthread_mutex_t mutex;      /* of kept */
+  ronde__store kept[2];       /* not cached, or no longer: a split that was asked for */
+  int64_t *train_labels;      /* and [n] */
 } dataset_impl;
 
 static const bool train_only[2] = {true, false}, test_only[2] = {false, true};
@@ -81,12 +82,19 @@ static void dataset_read_image(const dataset_impl *im, const void *stored, const
   }
 }
 
+static void dataset_read_text(int64_t n, const int64_t *labels, float *x) {
+  for (int64_t k = 0; k < n; ++k) {
+    int32_t token = labels[k] < 0 ? 0 : (int32_t)labels[k];
+    memcpy(x + k, &token, sizeof token);
+  }
+}
+
 /* epoch: of augmented training examples; 0: they are read as they are. */
 static ronde_status dataset_read_rows(const dataset_impl *im, const ronde__store *store, ronde_split split,
                                       int64_t epoch, const int64_t *ids, int64_t n, float *x, int64_t *labels,
                                       float *targets) {
   int64_t stored_bytes = ronde__facts_elems(&im->facts) * (im->facts.f32 ? (int64_t)sizeof(float) : 1);
-  int64_t t = im->facts.target_elems, l = ronde__facts_labels(&im->facts);
+  int64_t t = im->facts.target_elems, l = ronde__facts_labels(&im->facts), row = im->elems + (im->tells_text ? l : 0);
   dataset_workspace w = {0};
   RONDE_TRY(dataset_workspace_make(im, epoch > 0, &w));
   ronde_status status = RONDE_OK;
@@ -99,7 +107,7 @@ static ronde_status dataset_read_rows(const dataset_impl *im, const ronde__store
     ronde__move move;
     if (epoch > 0) move = ronde__move_draw(im->seed, epoch, ids[i], im->crop, im->flip);
     dataset_read_image(im, (const char *)store->x[split] + ids[i] * stored_bytes, epoch > 0 ? &move : NULL, &w,
-                       x + i * im->elems);
+                       x + i * row);
     if (store->targets[split]) {
       memcpy(targets + i * t, store->targets[split] + ids[i] * t, (size_t)t * sizeof *targets);
       continue;
@@ -107,6 +115,7 @@ static ronde_status dataset_read_rows(const dataset_impl *im, const ronde__store
     memcpy(labels + i * l, store->labels[split] + ids[i] * l, (size_t)l * sizeof *labels);
     for (int64_t k = i * l; im->label_of && k < (i + 1) * l; ++k)
       if (labels[k] >= 0) labels[k] = im->label_of[labels[k]];
+    if (im->tells_text) dataset_read_text(l, labels + i * l, x + i * row + im->elems);
   }
   dataset_workspace_release(&w);
   return status;
@@ -394,15 +403,15 @@ static void fill_source(dataset_impl *im, int64_t classes, ronde_source *source)
   source->vocabulary = im->set.bpe ? ronde__bpe_size(im->set.bpe) : facts->are_tokens ? facts->largest_token + 1 : 0;
   if (im->set.kind == &ronde__pairs_kind) { /* the other half of a row */
     source->dims[0] /= 2;
-    im->second = (ronde_source_input){
+    im->more[0] = (ronde_source_input){
         .name = "decoder_input", .rank = 1, .dims = {source->dims[0]}, .vocabulary = source->vocabulary};
   } else if (facts->mels) { /* its last element */
     source->rank = 3;
     source->dims[0] = 1, source->dims[1] = facts->mels, source->dims[2] = facts->dims[0] / facts->mels;
-    im->second = (ronde_source_input){.name = "lengths", .rank = 1, .dims = {1}};
+    im->more[0] = (ronde_source_input){.name = "lengths", .rank = 1, .dims = {1}};
   }
-  source->n_more = im->second.name != NULL;
-  source->more = source->n_more ? &im->second : NULL;
+  source->n_more = im->more[0].name != NULL;
+  source->more = source->n_more ? im->more : NULL;
   if (facts->target_elems) return;
   source->classes = classes ? classes : im->set.classes ? im->set.classes : facts->largest_label + 1;
 }
@@ -539,6 +548,15 @@ ronde_status ronde__data_relabel(ronde__data *data, const int64_t *label_of, con
   if (status == RONDE_OK) im->set.class_names = copy;
   data->source.classes = classes;
   return status;
+}
+
+void ronde__data_tell_text(ronde__data *data) {
+  dataset_impl *im = data->impl;
+  if (!im || !im->facts.mels) return;
+  im->more[1] = (ronde_source_input){
+      .name = "text", .rank = 1, .dims = {data->source.label_elems}, .vocabulary = data->source.classes};
+  data->source.n_more = 2;
+  im->tells_text = true;
 }
 
 /* Of sequences all is read once, because a step must know how many labels it has before any worker has its share. */

@@ -52,14 +52,15 @@ static ronde_tensor *add_direction(const recurrent_stack *s, const ronde_tensor 
   attr.n_inputs = 1;
   for (int i = 0; i < s->states && o->hidden_0; i++) inputs[attr.n_inputs++] = state_of(s, given[i], k);
   if (o->lengths) inputs[attr.n_inputs++] = o->lengths;
-  if (s->layers * s->directions == 1)
+  if (s->layers * s->directions == 1 && !o->of_cell)
     return ronde__graph_add_node(s->kind, s->name, &attr, inputs, attr.n_inputs, outputs);
   char text[N_PARAMS][192];
   const char *names[N_PARAMS];
   const int n_weights = o->no_bias ? 2 : 4, n = n_weights + o->peepholes;
+  char layer[24] = "";
+  if (!o->of_cell) snprintf(layer, sizeof layer, "_l%d%s", k / s->directions, attr.reverse ? "_reverse" : "");
   for (int i = 0; i < n; i++) {
-    snprintf(text[i], sizeof text[i], "%s.%s_l%d%s", s->name, i < n_weights ? weights[i] : "weight_peephole",
-             k / s->directions, attr.reverse ? "_reverse" : "");
+    snprintf(text[i], sizeof text[i], "%s.%s%s", s->name, i < n_weights ? weights[i] : "weight_peephole", layer);
     names[i] = text[i];
   }
   ronde__graph_name_next(x->graph, s->name, names, n);
@@ -75,6 +76,8 @@ static ronde_status check_options(const recurrent_stack *s) {
     return ronde__fail(RONDE_E_USAGE, "%s: peepholes are of an LSTM, reset_first is of a GRU, relu of an RNN", s->name);
   if (s->states == 1 && o->cell_0)
     return ronde__fail(RONDE_E_USAGE, "%s: a GRU or an RNN has no cells: cell_0 is of an LSTM", s->name);
+  if (o->of_cell && s->layers * s->directions > 1)
+    return ronde__fail(RONDE_E_USAGE, "%s: a cell is one layer in one direction", s->name);
   if (s->states == 2 && !o->hidden_0 != !o->cell_0)
     return ronde__fail(RONDE_E_USAGE, "%s: hidden_0 and cell_0 go together", s->name);
   const ronde__shape wanted = {2, {s->layers * s->directions, o->hidden}};

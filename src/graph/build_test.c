@@ -357,6 +357,58 @@ static void lengths_of_additive_attention_of_other_sizes(void **state) {
               "attn: lengths are one number an example, but lengths gives 2");
 }
 
+static void location_attention_of_other_sizes(void **state) {
+  static const int64_t sequence[] = {9, 4}, rows[] = {8, 3};
+  ronde_tensor *x = ronde_input(*state, "x", 2, sequence);
+  const ronde_location_attention_options o = {.hidden = 3, .width = 2, .filters = 1, .kernel = 3};
+  ronde_tensor *memory = ronde_reshape(ronde_parameter(*state, "rows", 2, rows, NULL, false), 3, (int64_t[]){2, 4, 3});
+  check_error(*state, ronde_location_attention(x, memory, "decoder", &o, NULL, NULL),
+              "decoder: a sequence [T,P], a memory [S,E] and keys [S,A] are needed, but reshape_2 gives 2x4x3");
+}
+
+static void location_attention_of_no_size(void **state) {
+  static const int64_t sequence[] = {9, 4};
+  ronde_tensor *x = ronde_input(*state, "x", 2, sequence);
+  ronde_location_attention_options o = {.hidden = 3, .width = 2, .filters = 1, .kernel = 4};
+  check_error(*state, ronde_location_attention(x, x, "decoder", &o, NULL, NULL),
+              "decoder: hidden and filters must be positive, and the kernel odd");
+}
+
+static void lengths_of_location_attention_of_other_sizes(void **state) {
+  static const int64_t sequence[] = {9, 4}, two[] = {2};
+  ronde_tensor *x = ronde_input(*state, "x", 2, sequence);
+  ronde_location_attention_options o = {.hidden = 3, .width = 2, .filters = 1, .kernel = 3};
+  o.lengths = ronde_parameter(*state, "lengths", 1, two, NULL, false);
+  check_error(*state, ronde_location_attention(x, x, "decoder", &o, NULL, NULL),
+              "decoder: lengths are one number an example, but lengths gives 2");
+}
+
+static void errors_between_other_shapes(void **state) {
+  static const int64_t sequence[] = {9, 4}, narrow[] = {9, 3};
+  ronde_tensor *x = ronde_input(*state, "x", 2, sequence);
+  check_error(*state, ronde_squared_error(x, ronde_parameter(*state, "y", 2, narrow, NULL, false), NULL),
+              "squared_error_2: x gives 9x4, but y gives 9x3");
+}
+
+static void lengths_of_errors_of_other_sizes(void **state) {
+  static const int64_t sequence[] = {9, 4};
+  ronde_tensor *x = ronde_input(*state, "x", 2, sequence);
+  check_error(*state, ronde_bce_error(x, x, x), "bce_error_1: lengths are one number an example, but x gives 9x4");
+}
+
+static void a_mean_of_several_values(void **state) {
+  static const int64_t sequence[] = {9, 4};
+  check_error(*state, ronde_mean_loss(ronde_input(*state, "x", 2, sequence)),
+              "mean_loss_1: a loss is one number an example, but x gives 9x4");
+}
+
+static void a_cell_of_two_layers(void **state) {
+  static const int64_t sequence[] = {9, 4};
+  const ronde_recurrent_options o = {.hidden = 3, .layers = 2, .of_cell = true};
+  check_error(*state, ronde_lstm(ronde_input(*state, "x", 2, sequence), "lstm", &o, NULL, NULL),
+              "lstm: a cell is one layer in one direction");
+}
+
 static void windows_that_make_no_sense(void **state) {
   static const ronde_pool2d_options options[] = {
       {.kernel = {0, 2}},
@@ -623,6 +675,13 @@ int main(void) {
       TEST(attention_of_other_sizes),
       TEST(additive_attention_of_other_sizes),
       TEST(lengths_of_additive_attention_of_other_sizes),
+      TEST(location_attention_of_other_sizes),
+      TEST(location_attention_of_no_size),
+      TEST(lengths_of_location_attention_of_other_sizes),
+      TEST(errors_between_other_shapes),
+      TEST(lengths_of_errors_of_other_sizes),
+      TEST(a_mean_of_several_values),
+      TEST(a_cell_of_two_layers),
       TEST(recurrent_layers_of_other_sizes),
       TEST(a_gru_has_no_cells),
       TEST(an_rnn_has_no_peepholes),

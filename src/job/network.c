@@ -10,6 +10,7 @@ static ronde_status check_targets(const ronde__job *job, const ronde_graph *grap
   const ronde__node *loss = &graph->nodes[graph->tensors[graph->loss]->producer];
   int64_t outputs = ronde__shape_elems(&graph->tensors[loss->in[0]]->shape);
   const char *label = graph->tensors[loss->in[0]]->label;
+  if (loss->n_inputs < 2) return RONDE_OK; /* it reads no target */
   if (ronde__ops[loss->kind]->wants_labels) {
     if (source->classes == 0)
       return ronde__fail(RONDE_E_USAGE, "%s: the loss takes class labels, but the targets of the data %s are values",
@@ -109,6 +110,10 @@ ronde__more_inputs ronde__model_more(const ronde__model *model) {
   if (model->lengths) {
     snprintf(more.at[0].name, sizeof more.at[0].name, "%s", RONDE__LENGTHS_INPUT);
     more.at[0].shape = (ronde__shape){1, {1}};
+    if (!model->text) return more;
+    snprintf(more.at[more.n].name, sizeof more.at[more.n].name, "%s", RONDE__TEXT_INPUT);
+    more.at[more.n].shape = (ronde__shape){1, {model->text}};
+    more.at[more.n++].vocabulary = model->classes;
     return more;
   }
   snprintf(more.at[0].name, sizeof more.at[0].name, "%s", RONDE__DECODER_INPUT);
@@ -205,10 +210,13 @@ static ronde_status freeze(const ronde__job *job, ronde_graph *graph) {
 
 static ronde_status check_inputs(const ronde__job *job) {
   const ronde__model *model = job->model;
-  bool wants_second = model->decoder_input || model->lengths;
-  if (job->more.n == wants_second) return RONDE_OK;
+  int wanted = (model->decoder_input || model->lengths) + (model->text > 0);
+  if (job->more.n == wanted) return RONDE_OK;
   const char *why = "takes one input, but the data have several";
-  if (model->lengths)
+  if (model->text)
+    why = "speaks: it takes audio:DIR, or a source whose other inputs are called " RONDE__LENGTHS_INPUT
+          " and " RONDE__TEXT_INPUT;
+  else if (model->lengths)
     why = "transcribes: it takes audio:DIR, or a source whose second input is called " RONDE__LENGTHS_INPUT;
   else if (model->decoder_input)
     why = "translates: it takes pairs:FILE, or a source whose second input is called " RONDE__DECODER_INPUT;

@@ -33,6 +33,7 @@ typedef struct ronde__model {
   int64_t vocabulary;  /* the input is tokens; usually numbers below it; 0: it is values */
   bool decoder_input;  /* there is a second input like the first, RONDE__DECODER_INPUT */
   bool lengths;        /* there is a second input, RONDE__LENGTHS_INPUT */
+  int64_t text; /* there is a third input, RONDE__TEXT_INPUT, usually of so many of its `classes`; 0: there is none */
   int64_t classes;
 } ronde__model;
 
@@ -40,6 +41,8 @@ typedef struct ronde__model {
 #define RONDE__DECODER_INPUT "decoder_input"
 /* Of who transcribes: how many frames of an example are there, as a value. */
 #define RONDE__LENGTHS_INPUT "lengths"
+/* Of who speaks: the characters that are said, as numbers from 1 on, and 0 behind them. */
+#define RONDE__TEXT_INPUT "text"
 
 /* By name, with sizes behind a colon where it has them; NULL: unknown. */
 const ronde__model *ronde__model_find(const char *name);

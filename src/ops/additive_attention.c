@@ -106,15 +106,6 @@ static void make_vector(const additive_job *j) {
 
 /* ---- forward ---- */
 
-static void softmax(float *x, int64_t n) {
-  float most = -INFINITY;
-  double sum = 0;
-  for (int64_t i = 0; i < n; i++) most = x[i] > most ? x[i] : most;
-  for (int64_t i = 0; i < n; i++) sum += (double)(x[i] = expf(x[i] - most));
-  float factor = (float)(1 / sum);
-  for (int64_t i = 0; i < n; i++) x[i] *= factor;
-}
-
 static void forward_part(void *arg, int thread, int n_threads) {
   const additive_job *j = arg;
   float *query = j->scratch + thread * scratch_of(j, false);
@@ -126,7 +117,7 @@ static void forward_part(void *arg, int thread, int n_threads) {
     add_bias(j->call->in[QUERY] + row * j->u, j->bias, j->u, query);
     j->desc->compute.kernels->additive_scores(query, j->call->in[KEY] + n * j->s * j->u, j->u, there, j->vector, j->u,
                                               y);
-    softmax(y, there);
+    ronde__softmax(y, there);
     memset(y + there, 0, (size_t)(j->s - there) * sizeof *y);
   }
 }

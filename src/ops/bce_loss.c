@@ -1,7 +1,8 @@
 /* Binary cross entropy of several labels at once: mean over the elements of -t log s(x) - (1 - t) log(1 - s(x)), s the
  * sigmoid of a logit x, t the label from 0 to 1; as PyTorch's BCEWithLogitsLoss has it. Computed as
- * max(x, 0) - x t + log(1 + exp(-|x|)), which overflows nowhere. */
-#include "ops/value_loss.h"
+ * max(x, 0) - x t + log(1 + exp(-|x|)), which overflows nowhere. As a loss, and of each
+ * example. */
+#include "ops/value_error.h"
 
 #include <math.h>
 
@@ -12,4 +13,7 @@ static float bce_loss_slope(float x, float t, float delta) {
   return (x >= 0 ? 1 : e) / (1 + e) - t;
 }
 
+static float bce_loss_target_slope(float x, float t, float delta) { return -x; }
+
 RONDE__VALUE_LOSS(bce_loss);
+RONDE__VALUE_ERROR(bce_error, bce_loss);

@@ -37,6 +37,15 @@ int64_t ronde__rows_there(const ronde__op_desc *desc, const ronde__op_call *call
   return llrintf(fmaxf(0, fminf(call->in[desc->attr.n_inputs - 1][n], (float)most)));
 }
 
+void ronde__softmax(float *x, int64_t n) {
+  float most = -INFINITY;
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++) most = x[i] > most ? x[i] : most;
+  for (int64_t i = 0; i < n; i++) sum += (double)(x[i] = expf(x[i] - most));
+  float factor = (float)(1 / sum);
+  for (int64_t i = 0; i < n; i++) x[i] *= factor;
+}
+
 void ronde__lengths_backward(const ronde__op_desc *desc, const ronde__op_call *call) {
   int last = desc->attr.n_inputs - 1;
   if (desc->attr.lengths && call->din[last] && !call->accumulate_dinput[last])

@@ -11,6 +11,8 @@ void ronde__gradient_add(const ronde__op_desc *desc, const float *src, float *ds
 
 /* Of example n: how many of `most` rows there are, as the last input says of ops with lengths (op.h); else all. */
 int64_t ronde__rows_there(const ronde__op_desc *desc, const ronde__op_call *call, int64_t n, int64_t most);
+/* x [n] becomes exp(x) by the sum of all of them. */
+void ronde__softmax(float *x, int64_t n);
 /* Lengths have no gradient: it is zero. */
 void ronde__lengths_backward(const ronde__op_desc *desc, const ronde__op_call *call);
 

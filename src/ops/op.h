@@ -10,7 +10,7 @@
 
 #define RONDE__OP_MAX_INPUTS 4
 #define RONDE__OP_MAX_OUTPUTS 4
-#define RONDE__OP_MAX_PARAMS 5
+#define RONDE__OP_MAX_PARAMS 8
 #define RONDE__OP_MAX_BUFFERS 3
 
 typedef enum ronde__op_kind {
@@ -114,6 +114,7 @@ typedef struct ronde__op_attr {
   int heads;          /* attention */
   bool causal;        /* attention: a query sees the keys up to its own place */
   bool normalised;    /* additive attention: with a scale and a bias */
+  int64_t filters;    /* location-sensitive attention */
   ronde__cell_kind cell;
   bool peepholes; /* LSTM */
   bool lengths;   /* attention, recurrent, CTC: the last input says how many keys or steps of each example there are */

@@ -298,6 +298,7 @@ static ronde_status shape_from_options(ronde__job *job) {
   if (job->more.n == 0) job->more = ronde__model_more(job->model);
   job->classes = o->classes ? o->classes : job->targets ? 0 : job->model->classes;
   job->config->options.classes = job->classes;
+  if (job->model->text) job->more.at[job->more.n - 1].vocabulary = job->classes;
   if (!o->shape) return RONDE_OK;
   RONDE_TRY(job->model->any_shape ? parse_any_shape(o->shape, &job->shape) : parse_shape(o->shape, &job->shape));
   if (job->model->decoder_input) job->more.at[0].shape = job->shape;
@@ -482,6 +483,7 @@ static ronde_status resolve(ronde__job *job) {
     RONDE_TRY(open_data(job));
     RONDE_TRY(mask_data(job));
     RONDE_TRY(ronde__set_up_classes(job));
+    if (job->model && job->model->text) ronde__data_tell_text(job->data);
     shape_from_data(job);
     if (verb == RONDE__VERB_EVAL) RONDE_TRY(ronde__check_input(job));
   } else {

@@ -312,7 +312,7 @@ static ronde_status eval_report(const ronde__job *job, const eval_rank *ranks, c
   if (ranks[0].values) eval_join_values(job, ranks, result);
   ronde_status status = RONDE_OK;
   if (ranks[0].listener) eval_tell_speech(job, ranks, result);
-  else if (job->data->source.label_elems)
+  else if (job->data->source.label_elems && !(job->model && job->model->text))
     status = eval_tell_sequences(job, ranks[0].part, sum.loss_sum / (double)sum.n, result);
   if (job->options->bleu) json_object_set_new(result, "bleu", ronde__bleu_json(job, &bleu));
   if (status == RONDE_OK && verdicts->at) status = ronde__verdicts_tell(verdicts, job->options->csv, result);

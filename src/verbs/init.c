@@ -60,6 +60,7 @@ static ronde_status describe_model(const ronde__model *model, const char *name, 
                            ronde__json_dims(shape.dim, shape.rank), "classes", (json_int_t)model->classes);
   if (model->decoder_input) json_object_set_new(json, RONDE__DECODER_INPUT, ronde__json_dims(shape.dim, shape.rank));
   if (model->lengths) json_object_set_new(json, RONDE__LENGTHS_INPUT, ronde__json_dims((int64_t[]){1}, 1));
+  if (model->text) json_object_set_new(json, RONDE__TEXT_INPUT, ronde__json_dims(&model->text, 1));
   if (model->vocabulary) json_object_set_new(json, "vocabulary", json_integer(model->vocabulary));
   if (with_tensors) json_object_set_new(json, "tensors", init_tensors_json(graph));
   ronde_graph_destroy(graph);

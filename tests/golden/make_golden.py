@@ -39,6 +39,8 @@ SEQUENCES = {
 }
 # name: model, bands, frames, labels at most, classes, batch
 RECORDINGS = {"deepspeech2-tiny-t20-b4": ("deepspeech2-tiny", 24, 20, 4, 9, 4)}
+# name: model, bands, frames, characters at most, classes, batch
+SPEECHES = {"tacotron2-tiny-t20-b6": ("tacotron2-tiny", 12, 20, 6, 11, 6)}
 NETWORKS = {
     "gpt-tiny": models.TinyGpt,
     "recurrent": models.Recurrent,
@@ -90,6 +92,15 @@ def make_recordings(model, bands, frames, labels, classes, batch):
     return make(build, facts, inputs, torch.from_numpy(y), batch, SEQUENCE_SUMS, models.ctc)
 
 
+def make_speeches(model, bands, frames, characters, classes, batch):
+    x = models.speeches(3 * batch - 2, bands, frames, characters, classes)
+    inputs = {dtype: torch.from_numpy(x).to(dtype) for dtype in (torch.float64, torch.float32)}
+    facts = {"model": model, "padding": "same", "shape": [1, bands, frames], "classes": classes}
+    facts.update({"labels": characters, "lengths": True, "text": True})
+    build = lambda: models.Tacotron2(classes, bands, frames)
+    return make(build, facts, inputs, torch.zeros(len(x)), batch, SEQUENCE_SUMS, models.speech_loss)
+
+
 def make(build, facts, inputs, y, batch, sums, loss_of=models.cross_entropy):
     n = len(y)
 
@@ -137,9 +148,11 @@ def make(build, facts, inputs, y, batch, sums, loss_of=models.cross_entropy):
 def main():
     torch.set_num_threads(1)
     folder = pathlib.Path(__file__).resolve().parent
-    for name in sys.argv[1:] or [*CASES, *SEQUENCES, *RECORDINGS]:
+    for name in sys.argv[1:] or [*CASES, *SEQUENCES, *RECORDINGS, *SPEECHES]:
         if name in RECORDINGS:
             case = make_recordings(*RECORDINGS[name])
+        elif name in SPEECHES:
+            case = make_speeches(*SPEECHES[name])
         else:
             case = make_sequences(*SEQUENCES[name]) if name in SEQUENCES else make_images(*CASES[name])
         (folder / f"{name}.json").write_text(json.dumps(case, indent=0).replace(",\n", ", ") + "\n")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes tests/golden/networks.txt: the parameters and buffers of torchvision's vgg16 and inception_v3 (aux_logits=False), of
 Hugging Face's BertForMaskedLM (bert-base-uncased's sizes, which are its defaults), of models.DeepSpeech2 in the size of
-deepspeech.pytorch and of GNMT (models.py; 4 layers of 1024, MLPerf's vocabulary), a line each: network, name, shape. A
-parameter that has several names has its first one. Needs torch, torchvision and transformers; no weights are made.
+deepspeech.pytorch, of models.Tacotron2 in NVIDIA's and of GNMT (models.py; 4 layers of 1024, MLPerf's vocabulary), a line
+each: network, name, shape. A parameter that has several names has its first one. Needs torch, torchvision and transformers; no weights are made.
 
     python3 tests/golden/make_networks.py
 """
@@ -22,6 +22,7 @@ def main():
             "vgg16": torchvision.models.vgg16(weights=None, init_weights=False),
             "inception-v3": torchvision.models.inception_v3(weights=None, aux_logits=False, init_weights=False),
             "deepspeech2": models.DeepSpeech2(80, 400, 29, channels=32, layers=5, hidden=800),
+            "tacotron2": models.Tacotron2(148, 80, 400, 512, 256, 1024, 512, 128, 32),
             "gnmt": models.TRANSLATORS["gnmt"](32320, 50, 32320),
             "bert": transformers.BertForMaskedLM(transformers.BertConfig()),
         }

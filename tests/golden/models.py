@@ -435,6 +435,118 @@ class DeepSpeech2(nn.Module):
         return self.fc(x)
 
 
+class Tacotron2(nn.Module):
+    """NVIDIA's network without dropout, whose parameters have these names. A row is an example's bands and frames, behind
+    them its number of frames, and behind that its characters, which end in zeros."""
+
+    class Linear(nn.Module):
+        def __init__(self, inputs, outputs, bias=False):
+            super().__init__()
+            self.linear_layer = nn.Linear(inputs, outputs, bias=bias)
+
+        def forward(self, x):
+            return self.linear_layer(x)
+
+    class Conv(nn.Module):
+        def __init__(self, inputs, outputs, kernel, bias=True):
+            super().__init__()
+            self.conv = nn.Conv1d(inputs, outputs, kernel, padding=kernel // 2, bias=bias)
+
+        def forward(self, x):
+            return self.conv(x)
+
+    class Attention(nn.Module):
+        def __init__(self, hidden, encoder, width, filters):
+            super().__init__()
+            linear, conv = Tacotron2.Linear, Tacotron2.Conv(2, filters, 31, bias=False)
+            self.query_layer, self.memory_layer = linear(hidden, width), linear(encoder, width)
+            self.v = linear(width, 1)
+            dense = linear(filters, width)
+            self.location_layer = nn.ModuleDict({"location_conv": conv, "location_dense": dense})
+
+        def forward(self, h, keys, before, there):
+            places = self.location_layer["location_conv"](before).transpose(1, 2)
+            x = self.query_layer(h)[:, None] + self.location_layer["location_dense"](places) + keys
+            return self.v(torch.tanh(x))[:, :, 0].masked_fill(~there, -torch.inf).softmax(1)
+
+    def __init__(self, classes, bands, frames, encoder=32, prenet=16, hidden=48, postnet=24, width=16, filters=8):
+        super().__init__()
+        self.bands, self.frames = bands, frames
+
+        def convolutions(channels):
+            pairs = zip(channels, channels[1:])
+            return nn.ModuleList(nn.Sequential(self.Conv(a, b, 5), nn.BatchNorm1d(b)) for a, b in pairs)
+
+        self.embedding = nn.Embedding(classes, encoder)
+        lstm = nn.LSTM(encoder, encoder // 2, batch_first=True, bidirectional=True)
+        self.encoder = nn.ModuleDict({"convolutions": convolutions(4 * [encoder]), "lstm": lstm})
+        layers = nn.ModuleList([self.Linear(bands, prenet), self.Linear(prenet, prenet)])
+        self.decoder = nn.ModuleDict(
+            {
+                "prenet": nn.ModuleDict({"layers": layers}),
+                "attention_rnn": nn.LSTMCell(prenet + encoder, hidden),
+                "attention_layer": self.Attention(hidden, encoder, width, filters),
+                "decoder_rnn": nn.LSTMCell(hidden + encoder, hidden),
+                "linear_projection": self.Linear(hidden + encoder, bands, bias=True),
+                "gate_layer": self.Linear(hidden + encoder, 1, bias=True),
+            }
+        )
+        self.postnet = nn.ModuleDict({"convolutions": convolutions([bands, *4 * [postnet], bands])})
+
+    def encode(self, text, lengths):
+        x = self.embedding(text).transpose(1, 2)
+        for layer in self.encoder["convolutions"]:
+            x = layer(x).relu()
+        x = x.transpose(1, 2)
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        y, _ = self.encoder["lstm"](packed)
+        return nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=text.shape[1])[0]
+
+    def decode(self, frames, memory, there):
+        d = self.decoder
+        n, hidden = len(frames), d["decoder_rnn"].hidden_size
+        x = nn.functional.pad(frames[:, :-1], (0, 0, 1, 0))
+        for layer in d["prenet"]["layers"]:
+            x = layer(x).relu()
+        keys = d["attention_layer"].memory_layer(memory)
+        h, c, h2, c2 = (x.new_zeros(n, hidden) for _ in range(4))
+        context = x.new_zeros(n, memory.shape[2])
+        weights, total = (x.new_zeros(n, memory.shape[1]) for _ in range(2))
+        told = []
+        for t in range(x.shape[1]):
+            h, c = d["attention_rnn"](torch.cat((x[:, t], context), 1), (h, c))
+            weights = d["attention_layer"](h, keys, torch.stack((weights, total), 1), there)
+            total = total + weights
+            context = (weights[:, None] @ memory)[:, 0]
+            h2, c2 = d["decoder_rnn"](torch.cat((h, context), 1), (h2, c2))
+            told.append(torch.cat((h2, context), 1))
+        told = torch.stack(told, 1)
+        return d["linear_projection"](told), d["gate_layer"](told)[:, :, 0]
+
+    def forward(self, x):
+        elems = self.bands * self.frames
+        frames = x[:, :elems].reshape(-1, self.bands, self.frames).transpose(1, 2)
+        steps, text = x[:, elems].long(), x[:, elems + 1 :].long()
+        lengths = (text != 0).sum(1)
+        there = torch.arange(text.shape[1]) < lengths[:, None]
+        raw, ends = self.decode(frames, self.encode(text, lengths), there)
+        y, (*layers, last) = raw.transpose(1, 2), self.postnet["convolutions"]
+        for layer in layers:
+            y = layer(y).tanh()
+        return raw, raw + last(y).transpose(1, 2), ends, frames, steps
+
+
+def speech_loss(told, _):
+    """Of what Tacotron2 gives; frames behind an example's end count as zeros."""
+    raw, fine, ends, frames, steps = told
+    places = torch.arange(frames.shape[1])
+    there = (places < steps[:, None]).to(frames.dtype)
+    errors = ((raw - frames) ** 2 + (fine - frames) ** 2).mean(2)
+    is_end = (places >= steps[:, None] - 1).to(frames.dtype)
+    ends = nn.functional.binary_cross_entropy_with_logits(ends, is_end, reduction="none")
+    return ((errors + ends) * there).mean()
+
+
 class Recurrent(nn.Module):
     """No network of the product, but its ops: two layers of LSTM and of GRU in both directions over packed sequences,
     which begin with states that are learnt."""
@@ -554,6 +666,22 @@ def recordings(n, bands, frames, labels_most, classes):
     y = 1 + (hash32(LABEL_STREAM, n * labels_most) % np.uint32(classes - 1)).astype(np.int64).reshape(n, labels_most)
     y = np.where(np.arange(labels_most) < counts[:, None], y, IGNORED)
     return x, np.concatenate([y, (lengths[:, None] + 1) // 2], 1)
+
+
+def speeches(n, bands, frames, characters, classes):
+    """Rows of features up to a length of each example, which of the third is 1, zeros behind it, and the length; behind that
+    characters, of the second example one, with 0 behind their ends."""
+    elems = bands * frames
+    x = values(INPUT_STREAM, n * (elems + 1 + characters), 1.0).reshape(n, elems + 1 + characters).copy()
+    lengths = frames - (hash32(SOURCE_STREAM, n) % np.uint32(frames // 2)).astype(np.int64)
+    counts = 1 + (hash32(LENGTH_STREAM, n) % np.uint32(characters)).astype(np.int64)
+    lengths[2], counts[1] = 1, 1
+    inside = np.arange(frames) < lengths[:, None]
+    x[:, :elems] = (x[:, :elems].reshape(n, bands, frames) * inside[:, None, :]).reshape(n, elems)
+    x[:, elems] = lengths
+    text = 1 + (hash32(LABEL_STREAM, n * characters) % np.uint32(classes - 1)).reshape(n, characters)
+    x[:, elems + 1 :] = np.where(np.arange(characters) < counts[:, None], text, 0)
+    return x
 
 
 IGNORED = -1

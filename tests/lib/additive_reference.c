@@ -60,8 +60,7 @@ static void query_reference(additive *a, int64_t n, int64_t t, int64_t keys) {
   free(p);
 }
 
-/* Sums become what is expected. */
-static void expect(expected *e, const double *exact, const double *magnitude) {
+void expect(expected *e, const double *exact, const double *magnitude) {
   for (int64_t i = 0; i < e->n; i++) e->exact[i] = (float)exact[i], e->magnitude[i] = (float)magnitude[i];
 }
 

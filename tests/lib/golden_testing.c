@@ -86,6 +86,19 @@ static void make_recordings(golden *g) {
   }
 }
 
+/* Characters behind the features of a recording and their length: of the second one, 0 behind each one's end. */
+static void make_texts(golden *g) {
+  int64_t most = g->label_elems;
+  for (int64_t i = 0; i < g->examples; i++) {
+    int64_t n = i == 1 ? 1 : 1 + hash32(LENGTH_STREAM, (uint32_t)i) % (uint32_t)most;
+    for (int64_t s = 0; s < most; s++) {
+      uint32_t hash = hash32(LABEL_STREAM, (uint32_t)(i * most + s));
+      int32_t token = s < n ? 1 + (int32_t)(hash % (uint32_t)(g->classes - 1)) : 0;
+      memcpy(&g->x[(i + 1) * g->example_elems - most + s], &token, sizeof token);
+    }
+  }
+}
+
 void golden_open(golden *g) {
   char path[1024];
   json_error_t error;
@@ -107,6 +120,8 @@ void golden_open(golden *g) {
   if (g->decoder) g->example_elems *= 2;
   g->lengths = json_object_get(g->json, "lengths");
   if (g->lengths) g->example_elems += 1;
+  g->text = json_object_get(g->json, "text");
+  if (g->text) g->example_elems += whole(g->json, "labels");
   size_t elems = (size_t)(g->examples * g->example_elems);
   g->x = malloc(elems * sizeof *g->x);
   g->label_elems = g->vocabulary ? g->shape[0] : g->lengths ? whole(g->json, "labels") : 1;
@@ -119,6 +134,7 @@ void golden_open(golden *g) {
   if (g->vocabulary) make_sequences(g);
   if (g->decoder) make_translations(g);
   if (g->lengths) make_recordings(g);
+  if (g->text) make_texts(g);
 }
 
 void golden_close(golden *g) {
@@ -181,6 +197,7 @@ ronde_graph *make_graph(const golden *g) {
   ronde_tensor *x = g->vocabulary ? ronde_input_tokens(graph, "x", g->rank, g->shape, g->vocabulary)
                                   : ronde_input(graph, "x", g->rank, g->shape);
   if (g->lengths) ronde_input(graph, RONDE__LENGTHS_INPUT, 1, (int64_t[]){1});
+  if (g->text) ronde_input_tokens(graph, RONDE__TEXT_INPUT, 1, &g->label_elems, g->classes);
   if (g->decoder) ronde_input_tokens(graph, RONDE__DECODER_INPUT, g->rank, g->shape, g->vocabulary);
   ronde_graph_set_output(graph, build_network(graph, x, name, g));
   assert_int_equal(ronde__graph_finish(graph), RONDE_OK);

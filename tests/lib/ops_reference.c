@@ -39,6 +39,7 @@ static bool is_number(const op_case *c, int i) {
 ronde__shape shape_of_input(const op_case *c, int i) {
   int64_t channels = input_channels(c, i);
   if (is_number(c, i)) return (ronde__shape){1, {1}};
+  if (c->kind == RONDE__OP_LOCATION_ATTENTION && i == 2) return (ronde__shape){2, {c->second[0], c->second[2]}};
   bool is_value = c->kind == RONDE__OP_ATTENTION && i == 2;
   if ((i == 1 || is_value) && c->second[0]) {
     ronde__shape shape = {c->rank ? c->rank : c->vector ? 1 : 3, {0}};
@@ -53,7 +54,8 @@ ronde__shape shape_of_input(const op_case *c, int i) {
 
 ronde__phys phys_of_input(const op_case *c, int i, ronde__layout layout) {
   if (is_state(c, i)) return ronde__phys_make(layout, c->n, c->attr.out_channels, 1, 1);
-  if (((i == 1 || c->kind == RONDE__OP_ATTENTION) && c->second[0]) || c->rank == 4 || is_number(c, i)) {
+  bool has_own = i == 1 || c->kind == RONDE__OP_ATTENTION || (c->kind == RONDE__OP_LOCATION_ATTENTION && i == 2);
+  if ((has_own && c->second[0]) || c->rank == 4 || is_number(c, i)) {
     ronde__shape shape = shape_of_input(c, i);
     return ronde__phys_of_shape_in(layout, &shape, c->n);
   }
@@ -829,6 +831,36 @@ static void value_loss_reference(const op_case *c, reference *r) {
     r->din[0].magnitude[i] = fabsf(r->din[0].exact[i]) + (c->kind == RONDE__OP_BCE_LOSS ? unit : 0);
 }
 
+static void mean_loss_reference(const op_case *c, reference *r) {
+  r->din[0] = expected_make(c->n, 0);
+  for (int64_t n = 0; n < c->n; n++) {
+    r->loss_sum += (double)r->in[0][n];
+    r->din[0].exact[n] = r->din[0].magnitude[n] = 1 / (float)c->n;
+  }
+}
+
+/* Of each example: the terms of the rows that are there, by the number of all. */
+static void value_error_reference(const op_case *c, reference *r) {
+  int64_t all = example_elems(c);
+  bool is_bce = c->kind == RONDE__OP_BCE_ERROR;
+  make_output(c, r, (ronde__shape){1, {1}}, (double)all);
+  for (int i = 0; i < c->attr.n_inputs; i++) r->din[i] = expected_make(elems_of_input(c, i), 4);
+  for (int64_t n = 0; n < c->n; n++) {
+    if (c->attr.lengths) r->in[2][n] = n == 0 ? 1 : (float)(n * 3 % (c->c + 2)); /* one of them none, one too many */
+    int64_t rows = c->attr.lengths ? ronde__min(c->c, (int64_t)r->in[2][n]) : c->c;
+    double sum = 0, dy = (double)r->dout[0][n] / (double)all;
+    for (int64_t i = n * all; i < n * all + rows * (all / c->c); i++) {
+      double x = (double)r->in[0][i], t = (double)r->in[1][i], s = 1 / (1 + exp(-x));
+      sum += is_bce ? -t * log(s) - (1 - t) * log(1 - s) : (x - t) * (x - t);
+      r->din[0].exact[i] = (float)(dy * (is_bce ? s - t : 2 * (x - t)));
+      r->din[1].exact[i] = (float)(dy * (is_bce ? -x : 2 * (t - x)));
+      for (int k = 0; k < 2; k++) r->din[k].magnitude[i] = (float)(fabs(dy) * (2 * fabs(x) + 2 * fabs(t) + 1));
+    }
+    r->out[0].exact[n] = (float)(sum / (double)all);
+    r->out[0].magnitude[n] = fabsf(r->out[0].exact[n]) + 1e-6f;
+  }
+}
+
 static int n_inputs_of(const op_case *c) {
   switch (c->kind) {
   case RONDE__OP_LSTM:
@@ -836,6 +868,9 @@ static int n_inputs_of(const op_case *c) {
   case RONDE__OP_RNN:
   case RONDE__OP_ATTENTION:
   case RONDE__OP_ADDITIVE_ATTENTION:
+  case RONDE__OP_LOCATION_ATTENTION:
+  case RONDE__OP_SQUARED_ERROR:
+  case RONDE__OP_BCE_ERROR:
   case RONDE__OP_CONCAT: return c->attr.n_inputs;
   case RONDE__OP_CTC_LOSS: return c->attr.lengths ? 3 : 1;
   case RONDE__OP_ADD:
@@ -892,6 +927,7 @@ static void (*const references[RONDE__N_OPS])(const op_case *c, reference *r) = 
     [RONDE__OP_LENGTHS] = lengths_reference,
     [RONDE__OP_ATTENTION] = attention_reference,
     [RONDE__OP_ADDITIVE_ATTENTION] = additive_reference,
+    [RONDE__OP_LOCATION_ATTENTION] = location_reference,
     [RONDE__OP_RMS_NORM] = rms_norm_reference,
     [RONDE__OP_EMBEDDING] = embedding_reference,
     [RONDE__OP_CROSS_ENTROPY] = cross_entropy_reference,
@@ -900,6 +936,9 @@ static void (*const references[RONDE__N_OPS])(const op_case *c, reference *r) = 
     [RONDE__OP_L1_LOSS] = value_loss_reference,
     [RONDE__OP_HUBER_LOSS] = value_loss_reference,
     [RONDE__OP_BCE_LOSS] = value_loss_reference,
+    [RONDE__OP_MEAN_LOSS] = mean_loss_reference,
+    [RONDE__OP_SQUARED_ERROR] = value_error_reference,
+    [RONDE__OP_BCE_ERROR] = value_error_reference,
 };
 
 reference reference_make(const op_case *c) {

@@ -1,8 +1,9 @@
 /* Runs an op at a case and compares it with its reference. */
 #include "ops_testing.h"
 
-const char *const gradient_names[RONDE__OP_MAX_PARAMS] = {"weight gradient", "bias gradient", "gradient of parameter 2",
-                                                          "gradient of parameter 3", "gradient of parameter 4"};
+const char *const gradient_names[RONDE__OP_MAX_PARAMS] = {
+    "weight gradient",         "bias gradient",           "gradient of parameter 2", "gradient of parameter 3",
+    "gradient of parameter 4", "gradient of parameter 5", "gradient of parameter 6", "gradient of parameter 7"};
 
 char finding[640];
 
