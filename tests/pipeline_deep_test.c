@@ -22,7 +22,7 @@ static const network networks[] = {
     {"alexnet", "--model alexnet --data synthetic:3x64x64:10:16", 7, true},
     {"resnet18", "--model resnet18 --data synthetic:3x32x32:10:16", 7, true},
     {"resnet18-cifar", "--model resnet18-cifar --data synthetic:3x16x16:4:16", 7, false},
-    {"resnet50", "--model resnet50 --data synthetic:3x32x32:10:16", 7, true},
+    {"resnet50", "--model resnet50 --data synthetic:3x64x64:10:16", 7, true},
     {"vgg16-tiny", "--model vgg16-tiny --data synthetic:3x32x32:10:16", 7, false},
     {"inception-v3-tiny", "--model inception-v3-tiny --data synthetic:3x75x75:10:16", 7, true},
     {"gpt-tiny", "--model gpt-tiny --data text:numbers.txt --window 16", 7, false},
