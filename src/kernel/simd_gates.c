@@ -13,7 +13,10 @@ void NAME(lstm_step)(float *gates, const float *bias, const float *peepholes, co
       sum[g] = load_some(gates + g * h + i, live);
       if (bias) sum[g] += load_some(bias + g * h + i, live);
     }
-    for (int g = 0; g < 2 && peepholes; g++) sum[g] += load_some(peepholes + g * h + i, live) * before;
+    if (peepholes) {
+      sum[0] += load_some(peepholes + i, live) * before;
+      sum[1] += load_some(peepholes + h + i, live) * before;
+    }
     vec open[3] = {sum[0], sum[1], sum[3]};
     if (peepholes) sigmoid_each(2, open);
     else sigmoid_each(3, open);
