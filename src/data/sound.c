@@ -133,6 +133,8 @@ ronde_status ronde__sound_length(const char *name, const void *data, size_t byte
 
 /* ---- the samples ---- */
 
+#define LOUDEST 1e6f /* times full scale; far beyond what is sound, and its square is finite */
+
 /* room [AT_ONCE][channels] */
 static ronde_status read_mono(const char *name, SNDFILE *file, const SF_INFO *info, float *room, float *mono) {
   for (int64_t at = 0; at < info->frames;) {
@@ -146,6 +148,9 @@ static ronde_status read_mono(const char *name, SNDFILE *file, const SF_INFO *in
       mono[at + i] = sum / (float)info->channels;
       if (!isfinite(mono[at + i]))
         return ronde__fail(RONDE_E_INPUT, "%s: sample %lld is NaN or Inf", name, (long long)(at + i));
+      if (fabsf(mono[at + i]) > LOUDEST)
+        return ronde__fail(RONDE_E_INPUT, "%s: sample %lld is %g, where full scale is 1", name, (long long)(at + i),
+                           (double)mono[at + i]);
     }
     at += n;
   }

@@ -118,6 +118,8 @@ static void what_is_no_sound_is_refused(void **state) {
   check_refused(test_wav_make(&fast, bytes, 68), "384001 samples a second");
   check_refused(test_wav_make(&floats, broken, sizeof broken), "sample 1 is NaN or Inf");
   check_refused(test_wav_make(&floats, infinite, sizeof infinite), "sample 2 is NaN or Inf");
+  const float loud[] = {0, 0.5f, -3e38f};
+  check_refused(test_wav_make(&floats, loud, sizeof loud), "sample 2 is -3e+38, where full scale is 1");
 }
 
 /* An hour of silence at 1,000 samples a second. */
