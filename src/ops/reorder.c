@@ -17,7 +17,7 @@ typedef struct reorder_job {
   bool to_blocks, accumulate;
 } reorder_job;
 
-/* A channel's adjacent positions [n] (+)= those in the buffer. */
+/* to (+)= row, [n] */
 static void put_row(const float *row, int64_t n, float *to, bool accumulate) {
   if (!accumulate) memcpy(to, row, (size_t)n * sizeof *to);
   else
@@ -69,6 +69,21 @@ static void tiles_part(void *arg, int thread, int n_threads) {
   }
 }
 
+/* Of one pixel a block's channels are adjacent on both sides. */
+static void vectors_part(void *arg, int thread, int n_threads) {
+  const reorder_job *j = arg;
+  const ronde__phys *blocks = j->blocks;
+  int64_t begin, end, n_blocks = ronde__phys_blocks(blocks);
+  ronde__thread_chunk(n_blocks * blocks->n, thread, n_threads, &begin, &end);
+  for (int64_t row = begin; row < end; row++) {
+    int64_t c = row / blocks->n * blocks->block, channels = ronde__min(blocks->block, blocks->c - c);
+    int64_t in_planes = row % blocks->n * blocks->c + c, in_rows = row * blocks->block;
+    put_row(j->src + (j->to_blocks ? in_planes : in_rows), channels, j->dst + (j->to_blocks ? in_rows : in_planes),
+            j->accumulate);
+    for (int64_t i = channels; i < blocks->block && j->to_blocks && !j->accumulate; i++) j->dst[in_rows + i] = 0;
+  }
+}
+
 /* ROWS [N][F] -> LANES [F][N]: the way of a network's input. */
 static void rows_to_lanes(void *arg, int thread, int n_threads) {
   const reorder_job *j = arg;
@@ -86,7 +101,8 @@ static void reorder_by_tiles(reorder_job *j, const ronde__phys *from, const rond
   ronde__phys planes = j->to_blocks ? *from : *to;
   planes.c = j->blocks->c, planes.h = j->blocks->h, planes.w = j->blocks->w; /* the same for every split of features */
   j->planes = &planes;
-  ronde__pool_run(pool, tiles_part, j);
+  bool vectors = planes.layout == RONDE__ROWS && planes.h * planes.w == 1;
+  ronde__pool_run(pool, vectors ? vectors_part : tiles_part, j);
 }
 
 static void reorder_between(const ronde__op_desc *desc, ronde__pool *pool, const ronde__phys *from, const float *src,
