@@ -348,6 +348,8 @@ static const op_case op_cases[] = {
     LINEAR(126, 67, 2, 2, 67, .bias = true, .act = SIGMOID),
     LINEAR(1, 10, 3, 3, 3, .bias = false, .act = SIGMOID),
     LINEAR(300, 20, 1, 2, 10, .bias = true),
+    LINEAR(630, 67, 1, 1, 70, .bias = true, .act = RELU),
+    LINEAR(1030, 130, 1, 1, 10),
 
     POOL(MAX, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0),
     POOL(MAX, 7, 3, 8, 8, 2, 2, 2, 2, 0, 0),

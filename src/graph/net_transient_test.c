@@ -88,10 +88,19 @@ static void check_network(const network *network, unsigned frozen) {
   ronde_graph_destroy(graph);
 }
 
+/* Layers that see 650 rows of five examples. */
+static void build_many_rows(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_tanh(ronde_linear(x, "fc1", 70, true));
+  x = ronde_tanh(ronde_linear(x, "fc2", 20, true));
+  ronde_graph_set_output(graph, ronde_linear(ronde_flatten(x), "fc3", 5, true));
+}
+
 static void what_is_handed_out_is_what_is_kept(void **unused) {
+  static const network many_rows = {"many_rows", 26, 5, 20, build_many_rows};
   static const unsigned frozen[] = {0, 1, 7, 0x55555555, 0xaaaaaaaa};
   for (size_t i = 0; i < RONDE__COUNT(networks); i++)
     for (size_t f = 0; f < RONDE__COUNT(frozen); f++) check_network(&networks[i], frozen[f]);
+  for (size_t f = 0; f < RONDE__COUNT(frozen); f++) check_network(&many_rows, frozen[f]);
 }
 
 /* ---- tied parameters ---- */

@@ -56,5 +56,6 @@ const ronde__op ronde__op_linear = {
     .layouts = linear_layouts,
     .takes_rows = true,
     .backward_reads = {.in = 1},
-    .forms = (const ronde__form *const[]){&ronde__linear_none, &ronde__linear_bf16, &ronde__linear_f32, NULL},
+    .forms = (const ronde__form *const[]){&ronde__linear_none, &ronde__linear_bf16, &ronde__linear_rows,
+                                          &ronde__linear_f32, NULL},
 };

@@ -7,6 +7,7 @@
 
 extern const ronde__form ronde__linear_none; /* of no output: the part of a rank for which a split layer has too few */
 extern const ronde__form ronde__linear_bf16; /* from BLOCKS, operands of bfloat16 */
+extern const ronde__form ronde__linear_rows; /* of many rows, from BLOCKS */
 extern const ronde__form ronde__linear_f32;  /* from any layout */
 
 /* Rows of a weight tile whose gradient is handed on at once: between them the tile that comes next is fetched, a few lines
