@@ -143,9 +143,9 @@ static void check_file(const char *name) {
 }
 
 static void test_files_of_others(void **state) {
-  static const char *const names[] = {"small",         "residual",  "branches",      "windows",
-                                      "pooled",        "sequence",  "torch-resnet",  "torch-attention",
-                                      "torch-windows", "recurrent", "torch-buffers", "cells"};
+  static const char *const names[] = {"small",         "residual",     "branches",        "windows",       "pooled",
+                                      "sequence",      "torch-resnet", "torch-attention", "torch-windows", "recurrent",
+                                      "torch-buffers", "cells",        "shuffled",        "torch-shuffle"};
   need_onnx();
   for (size_t i = 0; i < RONDE__COUNT(names); i++) check_file(names[i]);
 }
@@ -166,6 +166,31 @@ static void test_products_with_a_sigmoid(void **state) {
   assert_int_equal(n_sigmoid, 0);
   subject_destroy(&s);
   ronde__onnx_close(file);
+}
+
+static int n_nodes_of(const ronde_graph *graph, ronde__op_kind kind) {
+  int n = 0;
+  for (int i = 0; i < graph->n_nodes; i++) n += graph->nodes[i].kind == kind;
+  return n;
+}
+
+/* Three nodes are one op, unless somebody reads what is between them. */
+static void test_shuffles_of_channels(void **state) {
+  static const struct {
+    const char *file;
+    int shuffles, transposes, reshapes;
+  } wanted[] = {{GOLDEN "/shuffled.onnx", 5, 3, 9}, {GOLDEN "/torch-shuffle.onnx", 2, 0, 0}};
+  need_onnx();
+  for (size_t i = 0; i < RONDE__COUNT(wanted); i++) {
+    ronde__onnx *file;
+    assert_int_equal(ronde__onnx_open(wanted[i].file, &file), RONDE_OK);
+    subject s = subject_of_file(file, false);
+    assert_int_equal(n_nodes_of(s.graph, RONDE__OP_CHANNEL_SHUFFLE), wanted[i].shuffles);
+    assert_int_equal(n_nodes_of(s.graph, RONDE__OP_TRANSPOSE), wanted[i].transposes);
+    assert_int_equal(n_nodes_of(s.graph, RONDE__OP_RESHAPE), wanted[i].reshapes);
+    subject_destroy(&s);
+    ronde__onnx_close(file);
+  }
 }
 
 /* ---- files that are refused -------------------------------------------------------------------------------------- */
@@ -261,6 +286,17 @@ static ronde_tensor *tensors(ronde_graph *graph, ronde_tensor *x) {
   ronde_tensor *variance = ronde_reduce(ronde_function(x, RONDE_SQUARE, 0, 0), RONDE_REDUCE_MEAN, 1, (int[]){-1}, true);
   x = ronde_minimum(ronde_function(variance, RONDE_SQRT, 0, 0), ronde_function(x, RONDE_SELU, 1.5f, 1));
   return ronde_linear(ronde_reduce(x, RONDE_REDUCE_SUM, 1, (int[]){0}, false), "fc", 5, true);
+}
+
+/* Of images, of rows, of a vector; the last by as many groups as channels, which moves nothing. */
+static ronde_tensor *shuffles(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_conv2d(x, "conv1", &(ronde_conv2d_options){.out_channels = 12, .kernel = {3, 3}});
+  x = ronde_conv2d(ronde_channel_shuffle(ronde_channel_shuffle(x, 3), 2), "conv2",
+                   &(ronde_conv2d_options){.out_channels = 12, .kernel = {3, 3}, .groups = 2});
+  x = ronde_channel_shuffle(ronde_reshape(x, 2, (int64_t[]){12, 25}), 4);
+  x = ronde_channel_shuffle(ronde_linear(ronde_flatten(ronde_tanh(x)), "fc1", 6, true), 2);
+  x = ronde_channel_shuffle(ronde_reshape(x, 4, (int64_t[]){6, 1, 1, 1}), 6);
+  return ronde_linear(ronde_flatten(x), "fc2", 5, true);
 }
 
 /* Normalisations by groups of channels, with weights and without. */
@@ -403,6 +439,7 @@ static void test_out_and_back(void **state) {
   check_round_trip(windows, 3, (int64_t[]){3, 9, 10});
   check_round_trip(tensors, 3, (int64_t[]){3, 9, 9});
   check_round_trip(groups, 3, (int64_t[]){3, 9, 9});
+  check_round_trip(shuffles, 3, (int64_t[]){3, 9, 9});
   check_round_trip(enlarging, 3, (int64_t[]){3, 9, 9});
   check_round_trip(recurrent, 2, (int64_t[]){4, 3});
   check_round_trip(sequences, 2, (int64_t[]){4, 3});
@@ -477,10 +514,15 @@ static void test_what_onnx_cannot_say(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
   const struct CMUnitTest tests[] = {
-      TEST(test_files_of_others),    TEST(test_products_with_a_sigmoid),
-      TEST(test_bad_files),          TEST(test_data_behind_a_link),
-      TEST(test_out_and_back),       TEST(test_what_onnx_cannot_say),
-      TEST(test_additive_attention), TEST(test_files_that_do_not_come_back),
+      TEST(test_files_of_others),
+      TEST(test_products_with_a_sigmoid),
+      TEST(test_bad_files),
+      TEST(test_data_behind_a_link),
+      TEST(test_out_and_back),
+      TEST(test_what_onnx_cannot_say),
+      TEST(test_additive_attention),
+      TEST(test_files_that_do_not_come_back),
+      TEST(test_shuffles_of_channels),
   };
 #undef TEST
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -624,6 +624,16 @@ static const op_case op_cases[] = {
     {RONDE__OP_TRANSPOSE, 7, 17, 1, 35, .attr = {.order = {1, 0}}, .rank = 2},
     {RONDE__OP_TRANSPOSE, 3, 5, 3, 8, .attr = {.order = {2, 0, 3, 1}}, .rank = 4},
 
+    PLAIN_OP(CHANNEL_SHUFFLE, 1, 1, 1, 1, false, .groups = 1),
+    PLAIN_OP(CHANNEL_SHUFFLE, 7, 116, 3, 3, false, .groups = 2),
+    PLAIN_OP(CHANNEL_SHUFFLE, 42, 12, 2, 3, false, .groups = 3),
+    PLAIN_OP(CHANNEL_SHUFFLE, 5, 240, 2, 2, false, .groups = 3),
+    PLAIN_OP(CHANNEL_SHUFFLE, 3, 64, 6, 5, false, .groups = 16),
+    PLAIN_OP(CHANNEL_SHUFFLE, 7, 67, 1, 2, false, .groups = 67),
+    PLAIN_OP(CHANNEL_SHUFFLE, 7, 60, 1, 1, true, .groups = 5),
+    {RONDE__OP_CHANNEL_SHUFFLE, 7, 20, 1, 3, .attr = {.groups = 4}, .rank = 2},
+    {RONDE__OP_CHANNEL_SHUFFLE, 3, 6, 3, 8, .attr = {.groups = 2}, .rank = 4},
+
     PLAIN_OP(SLICE, 7, 67, 6, 7, false, .begin = {0, 1, 6}, .by = {1, 2, -3}, .shape = {3, {67, 3, 3}}),
     PLAIN_OP(SLICE, 7, 20, 3, 5, false, .begin = {19, 0, 0}, .by = {-2, 1, 1}, .shape = {3, {10, 3, 5}}),
     PLAIN_OP(SLICE, 7, 17, 3, 5, false, .begin = {0, -1, -2}, .by = {1, 1, 1}, .shape = {3, {17, 5, 8}}, .value = 0.5f),

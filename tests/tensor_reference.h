@@ -8,6 +8,7 @@ void pair_reference(const op_case *c, reference *r);
 void function_reference(const op_case *c, reference *r);
 void reduce_reference(const op_case *c, reference *r);
 void transpose_reference(const op_case *c, reference *r);
+void channel_shuffle_reference(const op_case *c, reference *r);
 void slice_reference(const op_case *c, reference *r);
 void parameter_reference(const op_case *c, reference *r);
 void matmul_reference(const op_case *c, reference *r);

@@ -435,6 +435,9 @@ RONDE_API ronde_tensor *ronde_gru(const ronde_tensor *x, const char *name, const
 /* The same of h_t = tanh(W_ih x_t + b_ih + W_hh h_(t-1) + b_hh), as PyTorch's RNN, with H rows. */
 RONDE_API ronde_tensor *ronde_rnn(const ronde_tensor *x, const char *name, const ronde_recurrent_options *options,
                                   ronde_tensor **hidden_out);
+/* Channel j of the result is channel (j % groups) (C / groups) + j / groups of x [C,...], as PyTorch's ChannelShuffle, so that
+ * convolutions in groups behind it mix those in front. groups must divide C. */
+RONDE_API ronde_tensor *ronde_channel_shuffle(const ronde_tensor *x, int groups);
 /* Joins inputs [n], 2 to 4 of them, along the first dimension and in this order (PyTorch's cat on dim 1): [C_i,H,W] ->
  * [sum of C_i,H,W]. The other dimensions must be equal. */
 RONDE_API ronde_tensor *ronde_concat(const ronde_tensor *const *inputs, int n);

@@ -187,6 +187,10 @@ void ronde_cut(const ronde_tensor *x, int n, const int64_t *sizes, ronde_tensor 
   ronde_cut_along(x, 0, n, sizes, pieces_out);
 }
 
+ronde_tensor *ronde_channel_shuffle(const ronde_tensor *x, int groups) {
+  return add_unary(RONDE__OP_CHANNEL_SHUFFLE, &(ronde__op_attr){.groups = groups}, x);
+}
+
 ronde_tensor *ronde_concat_along(const ronde_tensor *const *inputs, int n, int dim) {
   if (n < 1 || !inputs[0]) return NULL;
   if (n < 2 || n > RONDE__OP_MAX_INPUTS)

@@ -222,6 +222,18 @@ static void group_norms(void **state) {
               "gn4: 4 groups do not divide the channels of input, which gives 6x4x5");
 }
 
+static void channel_shuffles(void **state) {
+  ronde_tensor *x = image(*state, 6, 4, 5);
+  check_dims(ronde_channel_shuffle(ronde_channel_shuffle(x, 3), 6), 3, 6, 4, 5);
+  check_error(*state, ronde_channel_shuffle(x, 4),
+              "channel_shuffle_3: 4 groups do not divide the channels of input, which gives 6x4x5");
+}
+
+static void channel_shuffle_by_no_groups(void **state) {
+  check_error(*state, ronde_channel_shuffle(image(*state, 6, 4, 5), 0),
+              "channel_shuffle_1: 0 groups do not divide the channels of input, which gives 6x4x5");
+}
+
 static void group_norm_of_single_values(void **state) {
   check_error(*state, ronde_instance_norm(ronde_adaptive_avg_pool2d(image(*state, 6, 4, 5), 1, 1), "in", NULL),
               "in: 6 groups of adaptive_avg_pool_1, which gives 6x1x1, have a single value each, and no variance");
@@ -660,6 +672,8 @@ int main(void) {
       TEST(resizing),
       TEST(resizing_by_a_negative_scale),
       TEST(group_norms),
+      TEST(channel_shuffles),
+      TEST(channel_shuffle_by_no_groups),
       TEST(group_norm_of_single_values),
       TEST(upsampling_by_zero),
       TEST(upsampling_by_too_much),

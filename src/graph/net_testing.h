@@ -47,7 +47,7 @@ void build_dead_taps(ronde_graph *graph, ronde_tensor *x);
 /* A loss beside the output, of other values; and a second loss that nobody asked for, of another shape. */
 void build_two_heads(ronde_graph *graph, ronde_tensor *x);
 
-extern const network networks[30];
+extern const network networks[31];
 
 /* ---- networks with batch normalisation: examples are no longer independent of each other ---- */
 

@@ -184,6 +184,13 @@ static inline int ronde__grouped_weight_rows(int taps_w, int stride, int group) 
   return taps_w == 1;
 }
 
+/* A vector is put together of the lanes of several: a pick is one of these. */
+typedef struct ronde__pick {
+  int64_t at;       /* of the first of the neighbours that it consists of, in elements */
+  uint32_t lanes;   /* bit i: it gives lane i, */
+  int32_t from[16]; /* which is its own lane from[i]; of lanes that it does not give, any */
+} ronde__pick;
+
 enum { RONDE__MULTIPLY_ADDS = 12 };
 
 enum { RONDE__NO_PLACE = 255 }; /* of a window's maximum that a ReLU has cut off */
@@ -332,6 +339,10 @@ typedef struct ronde__kernels {
   /* to (+)= the map of from, for each j < n of the vectors at every place; n is a multiple of 16. */
   void (*toeplitz)(ronde__toeplitz_map map, ronde__grid from, ronde__grid to, int64_t n, bool accumulate);
 
+  /* A vector of each row, rows `row` apart: y[r][i] (+)= what picks [n], whose neighbours begin at x[r] + at, give as lane i <
+   * vector, and 0 where none does. No lane is given twice. */
+  void (*pick_rows)(const float *x, const ronde__pick *picks, int n, int64_t row, int64_t rows, float *y,
+                    bool accumulate);
   /* dst[c][r] = src[r][c], r < rows, c < cols */
   void (*transpose)(const float *src, int64_t ld_src, int64_t rows, int64_t cols, float *dst, int64_t ld_dst);
   /* y[j] = (x[j] * factor) + shift: decoding pixels */

@@ -28,6 +28,48 @@ static void test_transpose_keeps_the_bits_of_nan(void **state) {
   for (uint32_t i = 0; i < 64; i++) assert_int_equal(dst[i], src[i % 8 * 8 + i / 8]);
 }
 
+/* Picks [n] that share the lanes at random, leaving some out, of rows [row]. */
+static void check_picks(int n, int64_t rows, bool accumulate) {
+  enum { ROW = 48 };
+  ronde__pick picks[16] = {{0}};
+  for (int t = 0; t < n; t++) {
+    picks[t].at = (int64_t)(random_float() * 0.5f * (ROW - 16)) + (ROW - 16) / 2;
+    for (int i = 0; i < 16; i++) picks[t].from[i] = (i * 5 + t * 3) % kernels->vector;
+  }
+  for (int i = 0; i < kernels->vector && n; i++)
+    if (i % 7 != 6) picks[(i * 11) % n].lanes |= 1u << i;
+  floats x = floats_make(rows * ROW, 1), y = floats_make(rows * ROW, 3), got = floats_copy(&y, 3);
+  kernels->pick_rows(x.at, picks, n, ROW, rows, got.at + 16, accumulate);
+  for (int64_t i = 0; i < rows * ROW; i++) {
+    int64_t r = i / ROW, lane = i % ROW - 16;
+    float want = y.at[i], picked = 0;
+    for (int t = 0; t < n && lane >= 0; t++)
+      if (lane < kernels->vector && picks[t].lanes >> lane & 1)
+        picked = x.at[r * ROW + picks[t].at + picks[t].from[lane]];
+    if (lane >= 0 && lane < kernels->vector) want = accumulate ? want + picked : picked;
+    assert_true(same_bits(&got.at[i], &want, 1));
+  }
+  floats_free(&x), floats_free(&y), floats_free(&got);
+}
+
+static void test_pick_rows(void **state) {
+  for (int n = 0; n <= kernels->vector; n++)
+    for (int64_t rows = 0; rows <= 5; rows++) check_picks(n, rows, false), check_picks(n, rows, true);
+}
+
+static void test_pick_rows_keeps_the_bits_of_nan(void **state) {
+  uint32_t x[32], y[16] = {0};
+  ronde__pick picks[2] = {{.at = 0, .lanes = 0x5555}, {.at = 16, .lanes = 0xaaaa}};
+  for (uint32_t i = 0; i < 32; i++) x[i] = 0x7fa00000u + i; /* signalling */
+  for (int t = 0; t < 2; t++) {
+    picks[t].lanes &= (uint32_t)((1 << kernels->vector) - 1);
+    for (int i = 0; i < 16; i++) picks[t].from[i] = kernels->vector - 1 - i % kernels->vector;
+  }
+  kernels->pick_rows((const float *)x, picks, 2, 32, 1, (float *)y, false);
+  for (uint32_t i = 0; i < (uint32_t)kernels->vector; i++)
+    assert_int_equal(y[i], x[i % 2 * 16 + (uint32_t)kernels->vector - 1 - i]);
+}
+
 static void test_add_and_scale(void **state) {
   for (int64_t n = 0; n < 70; n++) {
     floats a = floats_make(n, 1), b = floats_make(n, 2), y = floats_make(n, 3);
@@ -60,10 +102,9 @@ static void test_from_u8(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_transpose),
-      cmocka_unit_test(test_transpose_keeps_the_bits_of_nan),
-      cmocka_unit_test(test_add_and_scale),
-      cmocka_unit_test(test_from_u8),
+      cmocka_unit_test(test_transpose),     cmocka_unit_test(test_transpose_keeps_the_bits_of_nan),
+      cmocka_unit_test(test_pick_rows),     cmocka_unit_test(test_pick_rows_keeps_the_bits_of_nan),
+      cmocka_unit_test(test_add_and_scale), cmocka_unit_test(test_from_u8),
   };
   return RUN_WITH_EACH_TABLE(tests);
 }

@@ -162,6 +162,8 @@ void NAME(avg_window_backward)(const float *dy, const int64_t *offsets, int coun
 void NAME(winograd)(ronde__winograd_map map, const ronde__winograd_tile *from, const ronde__winograd_tile *to,
                     int64_t n, bool accumulate);
 void NAME(toeplitz)(ronde__toeplitz_map map, ronde__grid from, ronde__grid to, int64_t n, bool accumulate);
+void NAME(pick_rows)(const float *x, const ronde__pick *picks, int n, int64_t row, int64_t rows, float *y,
+                     bool accumulate);
 void NAME(transpose)(const float *src, int64_t ld_src, int64_t rows, int64_t cols, float *dst, int64_t ld_dst);
 void NAME(from_u8)(const uint8_t *x, float factor, float shift, float *y, int64_t n);
 void NAME(sgd)(const ronde__sgd_args *args, float *w, const float *g, float *velocity, int64_t n);

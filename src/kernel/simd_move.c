@@ -1,4 +1,4 @@
-/* Element-wise kernels and transposes. */
+/* Element-wise kernels, moves between channels and transposes. */
 #include "kernel/simd.h"
 
 void NAME(add)(const float *a, const float *b, float *y, int64_t n) {
@@ -14,6 +14,75 @@ void NAME(scale)(float *x, float factor, int64_t n) {
 void NAME(from_u8)(const uint8_t *restrict x, float factor, float shift, float *restrict y, int64_t n) {
   for (int64_t i = 0; i < n; i++) y[i] = (float)x[i] * factor + shift;
 }
+
+/* ---- lanes of several vectors ---- */
+
+/* A pick with its lanes in a vector. */
+typedef struct lane_source {
+  int64_t at;
+  uint32_t lanes;
+  ivec from;
+} lane_source;
+
+INLINE lane_source lane_source_of(const ronde__pick *pick) {
+  lane_source s = {pick->at, pick->lanes, {0}};
+  memcpy(&s.from, pick->from, sizeof s.from);
+  return s;
+}
+
+/* y with the lanes that s gives. */
+INLINE vec with_lanes(vec y, const float *x, const lane_source *s) {
+#if RONDE_VECTOR_BYTES == 64
+  return (vec)_mm512_mask_permutexvar_ps((__m512)y, (__mmask16)s->lanes, (__m512i)s->from, (__m512)load(x + s->at));
+#elif RONDE_VECTOR_BYTES == 32
+  const ivec bits = {1, 2, 4, 8, 16, 32, 64, 128}, given = (bits & (int32_t)s->lanes) != 0;
+  vec picked = (vec)_mm256_permutevar8x32_ps((__m256)load(x + s->at), (__m256i)s->from);
+  return (vec)_mm256_blendv_ps((__m256)y, (__m256)picked, (__m256)given);
+#else
+  for (int i = 0; i < LANES; i++)
+    if (s->lanes >> i & 1) y[i] = x[s->at + s->from[i]];
+  return y;
+#endif
+}
+
+/* So few that they stay in registers. */
+INLINE void pick_few(const int n, const float *x, const ronde__pick *picks, int64_t row, int64_t rows, float *y,
+                     bool accumulate) {
+  lane_source sources[4];
+  UNROLL
+  for (int i = 0; i < n; i++) sources[i] = lane_source_of(&picks[i]);
+  for (int64_t r = 0; r < rows; r++) {
+    vec sum = {0};
+    UNROLL
+    for (int i = 0; i < n; i++) sum = with_lanes(sum, x + r * row, &sources[i]);
+    store(y + r * row, accumulate ? load(y + r * row) + sum : sum);
+  }
+}
+
+INLINE void pick_many(const float *x, const ronde__pick *picks, int n, int64_t row, int64_t rows, float *y,
+                      bool accumulate) {
+  for (int64_t r = 0; r < rows; r++) {
+    vec sum = {0};
+    for (int i = 0; i < n; i++) {
+      lane_source source = lane_source_of(&picks[i]);
+      sum = with_lanes(sum, x + r * row, &source);
+    }
+    store(y + r * row, accumulate ? load(y + r * row) + sum : sum);
+  }
+}
+
+void NAME(pick_rows)(const float *x, const ronde__pick *picks, int n, int64_t row, int64_t rows, float *y,
+                     bool accumulate) {
+  switch (n) {
+  case 1: pick_few(1, x, picks, row, rows, y, accumulate); break;
+  case 2: pick_few(2, x, picks, row, rows, y, accumulate); break;
+  case 3: pick_few(3, x, picks, row, rows, y, accumulate); break;
+  case 4: pick_few(4, x, picks, row, rows, y, accumulate); break;
+  default: pick_many(x, picks, n, row, rows, y, accumulate);
+  }
+}
+
+/* ---- transposes ---- */
 
 typedef float quad __attribute__((vector_size(16)));
 typedef float vec256 __attribute__((vector_size(32)));

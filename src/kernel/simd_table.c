@@ -56,6 +56,7 @@ const ronde__kernels JOIN(ronde__, kernels, RONDE_SIMD) = {
     .avg_window_backward = NAME(avg_window_backward),
     .winograd = NAME(winograd),
     .toeplitz = NAME(toeplitz),
+    .pick_rows = NAME(pick_rows),
     .transpose = NAME(transpose),
     .from_u8 = NAME(from_u8),
     .sgd = NAME(sgd),

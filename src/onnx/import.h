@@ -73,7 +73,8 @@ typedef struct ronde__onnx_value {
   int n;                             /* SIZES: a list of so many, */
   bool is_scalar;                    /* or one by itself */
   int64_t size[RONDE__ONNX_MAX_SIZES];
-  double number;                  /* NUMBER: floats, all alike */
+  bool shuffled; /* of a TENSOR between the nodes of a shuffle, which x is behind already: its sizes are size [n] */
+  double number; /* NUMBER: floats, all alike */
   const ronde__onnx_known *known; /* KNOWN */
 } ronde__onnx_value;
 

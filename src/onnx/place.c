@@ -206,8 +206,47 @@ static int64_t product_of(const int64_t *dims, int n) {
   return product;
 }
 
+/* One of ONNX's own that is needed. */
+static bool is_operator(const ronde__onnx_node *node, const char *type) {
+  return node && node->build && !strcmp(node->proto->op_type, type);
+}
+
+/* Whether the node does nothing but to cut the channels into shape->dim[0] groups, a Transpose alone reads that, which does
+ * nothing but to exchange these two dimensions, and a Reshape alone reads this. So is a shuffle of channels written. */
+static bool cuts_for_shuffle(const ronde__onnx_import *im, const ronde__onnx_node *node, const ronde__onnx_place *place,
+                             const ronde__shape *has, const ronde__onnx_place *target, const ronde__shape *shape) {
+  const ronde__onnx_node *transpose = ronde__onnx_only_reader(im->file, node->out[0]), *reshape = NULL;
+  const int lead = target->at == 0;
+  size_t n;
+  if (is_operator(transpose, "Transpose")) reshape = ronde__onnx_only_reader(im->file, transpose->out[0]);
+  if (!is_operator(reshape, "Reshape") || place->at != target->at || place->at > 0 || place->merged || target->merged ||
+      shape->rank < 2 || shape->dim[0] > INT32_MAX || shape->dim[0] * shape->dim[1] != has->dim[0])
+    return false;
+  const int64_t *perm = ronde__onnx_attr_ints(transpose, "perm", &n);
+  bool exchanges = perm && n == (size_t)target->rank;
+  for (int axis = 0; axis < target->rank && exchanges; axis++)
+    exchanges = perm[axis] == (axis == lead ? lead + 1 : axis == lead + 1 ? lead : axis);
+  return exchanges;
+}
+
+/* The shuffle, of which the Transpose and the Reshape behind it know that it is there already. */
+static ronde_status shuffle(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor *x,
+                            const ronde__onnx_place *target, const ronde__onnx_value *sizes) {
+  const int lead = target->at == 0;
+  RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
+  RONDE_TRY(ronde__onnx_set_place(im, node, 0, ronde_channel_shuffle(x, (int)sizes->size[lead]), target));
+  ronde__onnx_value *value = ronde__onnx_out(im, node, 0);
+  value->shuffled = true;
+  value->n = sizes->n;
+  memcpy(value->size, sizes->size, sizeof value->size);
+  value->size[lead] = sizes->size[lead + 1];
+  value->size[lead + 1] = sizes->size[lead];
+  return RONDE_OK;
+}
+
 ronde_status ronde__onnx_reshape_tensor(ronde__onnx_import *im, const ronde__onnx_node *node,
                                         const ronde__onnx_value *sizes) {
+  const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
   const ronde_tensor *x;
   ronde__onnx_place place = {0}, target = {sizes->n, RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE};
   ronde__onnx_value own, to = *sizes;
@@ -216,6 +255,7 @@ ronde_status ronde__onnx_reshape_tensor(ronde__onnx_import *im, const ronde__onn
   RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
   has.rank = ronde_tensor_dims(x, has.dim);
   ronde__onnx_sizes_of(x, &place, &own);
+  if (in->shuffled) own = *in;
   int64_t elems = ronde__shape_elems(&has), before = 1;
   int64_t front = product_of(has.dim, place.at + (place.merged == RONDE__ONNX_INNER));
   bool alike = place.at == RONDE__ONNX_ALIKE;
@@ -231,6 +271,7 @@ ronde_status ronde__onnx_reshape_tensor(ronde__onnx_import *im, const ronde__onn
   if (!right || (!alike && before != front))
     return ronde__onnx_fail(im, node, "it does not keep the batch as a dimension of its own, or an example's elements");
   if (shape.rank == 0) shape = (ronde__shape){1, {1}};
+  if (cuts_for_shuffle(im, node, &place, &has, &target, &shape)) return shuffle(im, node, x, &target, &to);
   if (ronde__shape_equal(&has, &shape)) return ronde__onnx_set_place(im, node, 0, x, &target);
   RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
   return ronde__onnx_set_place(im, node, 0, ronde_reshape(x, shape.rank, shape.dim), &target);

@@ -296,6 +296,7 @@ ronde_status ronde__onnx_op_transpose(ronde__onnx_import *im, const ronde__onnx_
   size_t n;
   const int64_t *perm = ronde__onnx_attr_ints(node, "perm", &n);
   bool turns = (!perm || (n == 2 && !memcmp(perm, matrix, sizeof matrix)));
+  if (KIND(in, TENSOR) && in->shuffled) return pass_on(im, node);
   if (!KIND(in, CONSTANT) || in->constant->n_dims != 2 || !turns || !out) return transpose_tensor(im, node, perm, n);
   *out = *in;
   out->transposed = !in->transposed;

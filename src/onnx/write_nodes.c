@@ -339,6 +339,23 @@ static void write_transpose(ronde__onnx_writer *w, const ronde__node *node) {
   ronde__onnx_add_ints(w, ronde__onnx_add_like(w, node, "Transpose"), "perm", rank + 1, perm);
 }
 
+/* The channels as two dimensions, [batch, groups, channels of a group, the rest], which are exchanged. */
+static void write_channel_shuffle(ronde__onnx_writer *w, const ronde__node *node) {
+  const ronde__shape *shape = ronde__onnx_shape_in(w, node);
+  const int64_t groups = node->attr.groups, channels = shape->dim[0];
+  const int64_t cut[] = {0, groups, channels / groups, ronde__shape_elems(shape) / channels}, perm[] = {0, 2, 1, 3};
+  int64_t whole[RONDE_MAX_RANK + 1] = {0};
+  memcpy(whole + 1, shape->dim, (size_t)shape->rank * sizeof *whole);
+  const char *y = ronde__onnx_out_name(w, node, 0);
+  const char *in_groups = ronde__onnx_text(w, "%s.groups", y ? y : "");
+  const char *turned = ronde__onnx_text(w, "%s.turned", y ? y : "");
+  Onnx__NodeProto *to = ronde__onnx_add_step(w, node, "Reshape", w->names[node->in[0]], in_groups);
+  ronde__onnx_add_input(w, to, ronde__onnx_add_sizes(w, 4, cut));
+  ronde__onnx_add_ints(w, ronde__onnx_add_step(w, node, "Transpose", in_groups, turned), "perm", 4, perm);
+  to = ronde__onnx_add_step(w, node, "Reshape", turned, y);
+  ronde__onnx_add_input(w, to, ronde__onnx_add_sizes(w, shape->rank + 1, whole));
+}
+
 /* Whether all that it reads lies inside. */
 static bool is_inside(const ronde__op_attr *attr, const ronde__shape *in) {
   for (int d = 0; d < in->rank; d++) {
@@ -476,6 +493,7 @@ void ronde__onnx_write_node(ronde__onnx_writer *w, const ronde__node *node) {
   case RONDE__OP_REDUCE_SUM: write_reduce(w, node); break;
   case RONDE__OP_RESHAPE: write_reshape(w, node); break;
   case RONDE__OP_TRANSPOSE: write_transpose(w, node); break;
+  case RONDE__OP_CHANNEL_SHUFFLE: write_channel_shuffle(w, node); break;
   case RONDE__OP_SLICE: write_slice(w, node); break;
   case RONDE__OP_PARAMETER: write_parameter(w, node); break;
   case RONDE__OP_MATMUL: write_matmul(w, node); break;

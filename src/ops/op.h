@@ -105,7 +105,7 @@ typedef struct ronde__op_attr {
   int dilation[2];                      /* 0 means 1 */
   int output_padding[2];                /* transposed convolution: so many pixels more behind */
   bool ceil_mode;                       /* pooling: a last window may reach beyond the padding */
-  int groups;                           /* convolution: 0 means 1; group normalisation */
+  int groups;                           /* convolution: 0 means 1; group normalisation, channel shuffle */
   bool affine;                          /* group normalisation: with weight and bias */
   bool bias, exclude_padding, kaiming_normal;
   bool of_sequence;   /* convolution: along the width alone, with a weight [O,C / groups,KW] */

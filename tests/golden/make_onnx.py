@@ -298,6 +298,56 @@ def windows():
     save(n)
 
 
+def shuffled():
+    """Shuffles of channels in several forms, and what only looks like one."""
+    n = Net("shuffled", [2, 3, 4])
+
+    def move(x, y, to, perm, back):
+        """to, back: a list, or the name of one."""
+        for name, sizes in ((f"{y}.to", to), (f"{y}.back", back)):
+            if not isinstance(sizes, str):
+                n.constant(name, sizes)
+        n.add("Reshape", [x, to if isinstance(to, str) else f"{y}.to"], f"{y}.cut")
+        n.add("Transpose", [f"{y}.cut"], f"{y}.turned", perm=perm)
+        return n.add("Reshape", [f"{y}.turned", back if isinstance(back, str) else f"{y}.back"], y)
+
+    def mix(x, name, y, groups=1):
+        n.add("Conv", [x, n.weight(f"{name}.weight", 6, 6 // groups, 1, 1)], f"{y}.sum", kernel_shape=[1, 1], group=groups)
+        return n.add("Tanh", [f"{y}.sum"], y)
+
+    n.add("Conv", ["input", n.weight("conv1.weight", 6, 2, 2, 1)], "a", kernel_shape=[2, 1])
+    n.add("Shape", ["a"], "a.shape")
+    n.add("Gather", ["a.shape", n.constant("zero", 0)], "a.batch", axis=0)
+    n.add("Unsqueeze", ["a.batch", n.constant("axes", [0])], "a.first")
+    n.add("Concat", ["a.first", n.constant("groups", [2, 3, 2, 4])], "b.to", axis=0)
+    # as torchvision's, whose second sizes nodes compute behind the transposition
+    n.add("Reshape", ["a", "b.to"], "b.cut")
+    n.add("Transpose", ["b.cut"], "b.turned", perm=[0, 2, 1, 3, 4])
+    n.add("Concat", ["a.first", n.constant("image", [6, 2, 4])], "b.back", axis=0)
+    n.add("Reshape", ["b.turned", "b.back"], "b")
+    c = move(mix("b", "conv2", "b.mixed", 2), "c", [0, 3, 2, -1], [0, 2, 1, 3], [0, 6, 2, 4])
+    # two of them, between which the channels are no dimension
+    move(mix(c, "conv3", "c.mixed"), "d", [0, 3, 2, 8], [0, 2, 1, 3], [-1, 2, 3, 2, 4])
+    n.add("Transpose", ["d"], "d.again", perm=[0, 2, 1, 3, 4])
+    n.add("Reshape", ["d.again", n.constant("d.whole", [-1, 6, 2, 4])], "e")
+    # sizes that are those of what was transposed
+    f = move(mix("e", "conv4", "e.mixed"), "f", [0, 2, 3, 8], [0, 2, 1, 3], [0, 0, 2, 8])
+    n.add("Reshape", [f, n.constant("f.whole", [0, 6, 2, 4])], "f.image")
+    # read between; other dimensions; a dimension that is not the first
+    n.add("Reshape", [mix("f.image", "conv5", "f.mixed"), "f.to"], "g.cut")
+    n.add("Transpose", ["g.cut"], "g.turned", perm=[0, 2, 1, 3])
+    n.add("ReduceMax", ["g.turned"], "g.most", axes=[1], keepdims=1)
+    n.add("Concat", ["g.most", "g.most", "g.most"], "g.all", axis=1)
+    n.add("Reshape", ["g.turned", "f.whole"], "g")
+    n.add("Reshape", ["g.all", "f.whole"], "g.large")
+    n.add("Add", ["g", "g.large"], "h")
+    h = move(mix("h", "conv6", "h.mixed"), "i", [0, 2, 3, 2, 4], [0, 3, 2, 1, 4], [0, 6, 2, 4])
+    j = move(mix(h, "conv7", "i.mixed"), "j", [0, 6, 2, 2, 2], [0, 1, 3, 2, 4], [0, 6, 2, 4])
+    n.add("Flatten", [mix(j, "conv8", "j.mixed")], "k")
+    n.add("Gemm", ["k", n.weight("fc.weight", CLASSES, 48), n.weight("fc.bias", CLASSES)], "output", transB=1)
+    save(n)
+
+
 def pooled():
     """Means and maxima over all pixels; a constant that is a node; a weight beside the file."""
     n = Net("pooled", [2, 5, 4], opset=18)
@@ -546,5 +596,5 @@ def bad():
     (FOLDER / "bad.json").write_text(json.dumps(said, indent=0) + "\n")
 
 
-for make in (small, residual, branches, windows, pooled, sequence, recurrent, cells, bad):
+for make in (small, residual, branches, windows, shuffled, pooled, sequence, recurrent, cells, bad):
     make()

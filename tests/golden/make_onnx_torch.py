@@ -1,8 +1,8 @@
 """Small networks as PyTorch's exporter writes them for training, with outputs, loss and gradients of PyTorch in f64:
 tests/golden/onnx/torch-*.onnx and .json: a residual one; one with a gate of channels, a transformer's block, and
 arithmetic; one with attention in shifted windows; and by the newer exporter, which notes what is a buffer, one with buffers
-that are added and multiplied with. Needs PyTorch (2.15; the second was made by 2.9), torchvision and onnx, by
-hand:
+that are added and multiplied with; and one whose channels are shuffled. Needs PyTorch (2.15; the second was made by 2.9),
+torchvision and onnx, by hand:
 
     python tests/golden/make_onnx_torch.py tests/golden/onnx [NAME...]
 """
@@ -14,7 +14,7 @@ import sys
 import onnx
 import torch
 from torch import nn
-from torchvision.models import swin_transformer
+from torchvision.models import shufflenetv2, swin_transformer
 
 FOLDER = pathlib.Path(sys.argv[1])
 BATCH, CLASSES = 3, 10
@@ -101,6 +101,19 @@ class Windows(nn.Module):
         return self.fc(torch.einsum("bij,bjd->bid", weights, x).mean(1))
 
 
+class Shuffle(nn.Module):
+    """ShuffleNetV2's blocks, which end in a shuffle of channels."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 4, 4)
+        self.down, self.block = shufflenetv2.InvertedResidual(8, 12, 2), shufflenetv2.InvertedResidual(12, 12, 1)
+        self.fc = nn.Linear(12, CLASSES)
+
+    def forward(self, x):
+        return self.fc(self.block(self.down(self.conv(x))).mean([2, 3]))
+
+
 class Buffers(nn.Module):
     def __init__(self):
         super().__init__()
@@ -154,7 +167,8 @@ def save(name, net, newer):
     (FOLDER / f"{name}.json").write_text(json.dumps(expected, indent=0) + "\n")
 
 
-KINDS = {"torch-resnet": Net, "torch-attention": Attention, "torch-windows": Windows, "torch-buffers": Buffers}
+KINDS = {"torch-resnet": Net, "torch-attention": Attention, "torch-windows": Windows, "torch-buffers": Buffers,
+         "torch-shuffle": Shuffle}
 for name, kind in KINDS.items():
     if name in (sys.argv[2:] or [name]):
         torch.manual_seed(1)

@@ -212,6 +212,17 @@ static void build_split(ronde_graph *graph, ronde_tensor *x) {
   ronde_graph_set_loss(graph, ronde_cross_entropy(q[0], ronde_target(graph)));
 }
 
+/* In LANES, in BLOCKS with padded channels, of a vector; of what is read again. */
+static void build_shuffled(ronde_graph *graph, ronde_tensor *x) {
+  ronde_tensor *p[2];
+  x = ronde_channel_shuffle(ronde_tanh(conv(x, "conv1", 6, 3, 1, 1)), 3);
+  ronde_cut(ronde_add(ronde_channel_shuffle(conv(x, "conv2", 70, 3, 1, 1), 2), conv(x, "conv3", 70, 1, 1, 0)), 2,
+            (int64_t[]){35, 35}, p);
+  x = ronde_concat((const ronde_tensor *const[]){p[0], ronde_tanh(conv(p[1], "conv4", 35, 3, 1, 1))}, 2);
+  x = ronde_linear(ronde_flatten(ronde_channel_shuffle(x, 2)), "fc1", 12, true);
+  ronde_graph_set_output(graph, ronde_linear(ronde_channel_shuffle(ronde_tanh(x), 4), "fc2", 5, true));
+}
+
 /* In LANES, in BLOCKS with padded channels, in ROWS; with weights and without; what it reads is read again. */
 static void build_group_norms(ronde_graph *graph, ronde_tensor *x) {
   x = ronde_group_norm(conv(x, "conv1", 6, 3, 1, 1), "gn1", &(ronde_group_norm_options){.groups = 2});
@@ -274,6 +285,7 @@ const network networks[] = {
     {"mixed_sum", 3, 5, 5, build_mixed_sum},
     {"busy_input", 3, 4, 4, build_busy_input},
     {"split", 3, 5, 4, build_split},
+    {"shuffled", 3, 5, 4, build_shuffled},
     {"group_norms", 3, 5, 4, build_group_norms},
     {"transposed", 3, 5, 6, build_transposed},
     {"shared", 20, 0, 0, build_shared},
@@ -512,6 +524,14 @@ static void interpret_concat(const ronde_graph *graph, const ronde__node *node, 
       y[j / elems * all + first + j % elems] = values[node->in[i]][j];
 }
 
+static void interpret_shuffle(const ronde_graph *graph, const ronde__node *node, int64_t n, const float *x, float *y) {
+  int64_t c = graph->tensors[node->in[0]]->shape.dim[0], pixels = elems_of(graph, node->in[0]) / c;
+  for (int64_t i = 0; i < n * c; i++) {
+    int64_t from = i % c % node->attr.groups * (c / node->attr.groups) + i % c / node->attr.groups;
+    memcpy(y + i * pixels, x + (i - i % c + from) * pixels, (size_t)pixels * sizeof *y);
+  }
+}
+
 static void interpret_split(const ronde_graph *graph, const ronde__node *node, int64_t n, const float *x,
                             float *const *values) {
   int64_t all = elems_of(graph, node->in[0]), first = 0;
@@ -577,6 +597,7 @@ static void interpret_node(const ronde_graph *graph, const ronde__node *node, co
   case RONDE__OP_SUBTRACT:
     for (int64_t i = 0; i < n * elems; i++) y[i] = x[i] - values[node->in[1]][i];
     break;
+  case RONDE__OP_CHANNEL_SHUFFLE: interpret_shuffle(graph, node, n, x, y); break;
   case RONDE__OP_SPLIT: interpret_split(graph, node, n, x, values); break;
   case RONDE__OP_CONCAT: interpret_concat(graph, node, n, values, y); break;
   case RONDE__OP_CROSS_ENTROPY:

@@ -921,6 +921,7 @@ static void (*const references[RONDE__N_OPS])(const op_case *c, reference *r) = 
     [RONDE__OP_REDUCE_SUM] = reduce_reference,
     [RONDE__OP_RESHAPE] = reshape_reference,
     [RONDE__OP_TRANSPOSE] = transpose_reference,
+    [RONDE__OP_CHANNEL_SHUFFLE] = channel_shuffle_reference,
     [RONDE__OP_SLICE] = slice_reference,
     [RONDE__OP_PARAMETER] = parameter_reference,
     [RONDE__OP_MATMUL] = matmul_reference,

@@ -211,6 +211,21 @@ void transpose_reference(const op_case *c, reference *r) {
   }
 }
 
+/* As three moves: to groups, the first two dimensions exchanged, and back. */
+void channel_shuffle_reference(const op_case *c, reference *r) {
+  int64_t groups = c->attr.groups, own = c->c / groups, pixels = example_elems(c) / c->c;
+  ronde__shape in = {3, {groups, own, pixels}}, out = {3, {own, groups, pixels}};
+  make_output(c, r, shape_of_input(c, 0), 0);
+  r->din[0] = expected_make(r->out[0].n, 0);
+  for (int64_t i = 0; i < r->out[0].n; i++) {
+    place p = place_of_elem(&out, i), q = p;
+    q.at[0] = p.at[1], q.at[1] = p.at[0];
+    int64_t at = elem_of_place(&in, &q);
+    r->out[0].exact[i] = r->in[0][at];
+    r->din[0].exact[at] = r->dout[0][i];
+  }
+}
+
 void slice_reference(const op_case *c, reference *r) {
   ronde__shape in = shape_of_input(c, 0), out = c->attr.shape;
   make_output(c, r, out, 0);
