@@ -21,28 +21,79 @@ done
 need_packages $BUILD_PACKAGES $TEST_PACKAGES $DATA_PACKAGES
 
 results=$(mktemp -d)
-trap 'rm -rf "$results"' EXIT
+builder=
+# With the compilers that it has started.
+trap '[ -z "$builder" ] || kill $(pgrep -P "$builder") "$builder" 2>/dev/null || true; rm -rf "$results"' EXIT
+trap 'exit 130' INT TERM
 
-# Builds folder $2 with the options that follow and runs its tests. Writes a line "suite passed failed skipped seconds" for
-# each, headed by $1, and the reasons of skipped tests; shows what failed tests said. Under the thread sanitizer memory
+# Builds the kind $1: release, address, thread, aarch64 or fuzz.
+build_kind() {
+  targets=
+  case $1 in
+    release) build_into build -DCMAKE_BUILD_TYPE=RelWithDebInfo ;;
+    address) build_into build-address -DRONDE_SANITIZE=address,undefined -DRONDE_LEAVE_OUT=$leave_out ;;
+    # Open MPI is not built for the thread sanitizer, which then reports the insides of it.
+    thread) build_into build-thread -DRONDE_SANITIZE=thread -DRONDE_MPI=OFF -DRONDE_LEAVE_OUT=$leave_out ;;
+    aarch64)
+      targets=suites
+      build_into build-aarch64 -DCMAKE_TOOLCHAIN_FILE="$PWD/build-aarch64/aarch64.cmake" \
+        -DRONDE_SUITES="$(echo $CROSS_SUITES | tr ' ' ';')"
+      ;;
+    fuzz)
+      targets=fuzzers
+      build_into build-fuzz -DCMAKE_C_COMPILER=clang -DRONDE_FUZZ=ON -DRONDE_FUZZ_SECONDS=$fuzz_seconds
+      ;;
+  esac
+}
+
+# Fetches the cross compiler and what it links.
+prepare_aarch64() { (need_packages $CROSS_PACKAGES) && scripts/aarch64.sh build-aarch64; }
+
+# Builds kinds one after another. Of each, KIND.built says how it went: built, failed, or missing, where the compiler is
+# not to be had; KIND.log has what was printed.
+build_kinds() {
+  for kind in "$@"; do
+    {
+      outcome=built
+      if [ "$kind" = aarch64 ] && ! prepare_aarch64; then outcome=missing
+      elif ! build_kind "$kind"; then outcome=failed
+      fi
+    } >"$results/$kind.log" 2>&1
+    echo $outcome >"$results/$kind.new"
+    mv "$results/$kind.new" "$results/$kind.built"
+  done
+}
+
+# Runs the tests of the kind $1, headed by $2 in the table, when it is built. Writes a line "suite passed failed skipped seconds" for
+# each suite, and the reasons of skipped tests; shows what failed tests said. Under the thread sanitizer memory
 # is laid out without chance where that is allowed: Debian 12's knows not every layout of newer kernels.
-# Where $only names suites, it runs no others. One job more than cores: one suite of those that mostly wait runs beside the others.
+# Two jobs more than cores: two suites of those that mostly wait run beside the others.
 run_suites() {
-  label=$1 folder=$2
-  shift 2
-  echo "== ${label:-release: }building into $folder/"
-  if ! build_into "$folder" "$@"; then
-    echo "${label}build 0 1 0 0" >>"$results/suites"
-    return
-  fi
+  kind=$1 label=$2 folder=build-$1 layout= wanted=.
+  case $kind in
+    release) folder=build ;;
+    thread) setarch "$(uname -m)" -R true 2>/dev/null && layout="setarch $(uname -m) -R" ;;
+    aarch64) wanted="^($(echo $CROSS_SUITES | tr ' ' '|'))\$" ;;
+  esac
+  while ! [ -f "$results/$kind.built" ] && kill -0 "$builder" 2>/dev/null; do sleep 0.2; done
+  outcome=$(cat "$results/$kind.built" 2>/dev/null || echo failed)
+  cat "$results/$kind.log" >&2 || true
+  case $outcome in
+    failed)
+      echo "${label}build 0 1 0 0" >>"$results/suites"
+      return
+      ;;
+    missing)
+      echo "${label}suites 0 0 1 0" >>"$results/suites"
+      echo "${label}Debian's cross compiler or its arm64 packages are not to be had here" >>"$results/skips"
+      return
+      ;;
+  esac
   while read -r line; do
     [ -z "$line" ] || echo "$label$line" >>"$results/left_out"
   done <"$folder/left_out"
-  echo "== ${label:-release: }testing"
-  layout=
-  case $* in *=thread) setarch "$(uname -m)" -R true 2>/dev/null && layout="setarch $(uname -m) -R" ;; esac
-  wanted=${only:+^($(echo $only | tr ' ' '|'))\$}
-  (cd "$folder" && $layout ctest -V -j"$(($(cores) + 1))" --timeout 600 -R "${wanted:-.}" >tests.log 2>&1) || true
+  echo "== $kind: testing in $folder/"
+  (cd "$folder" && $layout ctest -V -j"$(($(cores) + 2))" --timeout 600 -R "$wanted" >tests.log 2>&1) || true
   awk -v label="$label" -v suites="$results/suites" -v skips="$results/skips" '
     function count(line) { sub(/.*\[  (PASSED|FAILED|SKIPPED) +\] /, "", line); return line + 0 }
     /^[0-9]+: / { test = $0; sub(/:.*/, "", test); said[test] = said[test] $0 "\n" }
@@ -73,46 +124,30 @@ has_libfuzzer() {
   clang -fsanitize=fuzzer,address,undefined "$results/try.c" -o "$results/try" >/dev/null 2>&1
 }
 
-# Fetches the cross compiler and what it links, while other builds keep the processors busy.
-prepare_aarch64() {
-  { (need_packages $CROSS_PACKAGES) && scripts/aarch64.sh build-aarch64; } >"$results/aarch64.log" 2>&1
-}
-
-# Under qemu, on any other machine than those.
-run_on_aarch64() {
-  [ "$(uname -m)" != aarch64 ] || return 0
-  if ! wait "$preparing"; then
-    cat "$results/aarch64.log" >&2
-    echo 'aarch64: suites 0 0 1 0' >>"$results/suites"
-    echo "aarch64: Debian's cross compiler or its arm64 packages are not to be had here" >>"$results/skips"
-    return
-  fi
-  only=$CROSS_SUITES targets=suites
-  run_suites 'aarch64: ' build-aarch64 -DCMAKE_TOOLCHAIN_FILE="$PWD/build-aarch64/aarch64.cmake" \
-    -DRONDE_SUITES="$(echo $CROSS_SUITES | tr ' ' ';')"
-  only= targets=
-}
-
-only= targets= preparing= leave_out=ON fuzz_seconds=2
+leave_out=ON fuzz_seconds=2 kinds=
 if $full; then leave_out=OFF fuzz_seconds=60; fi
-if ! $quick && [ "$(uname -m)" != aarch64 ]; then
-  prepare_aarch64 &
-  preparing=$!
-fi
-run_suites '' build -DCMAKE_BUILD_TYPE=RelWithDebInfo
 if ! $quick; then
-  run_suites 'address+undefined: ' build-address -DRONDE_SANITIZE=address,undefined -DRONDE_LEAVE_OUT=$leave_out
-  # Open MPI is not built for the thread sanitizer, which then reports the insides of it.
-  run_suites 'thread: ' build-thread -DRONDE_SANITIZE=thread -DRONDE_MPI=OFF -DRONDE_LEAVE_OUT=$leave_out
-  run_on_aarch64
-  if has_libfuzzer; then
-    targets=fuzzers
-    run_suites 'fuzz: ' build-fuzz -DCMAKE_C_COMPILER=clang -DRONDE_FUZZ=ON -DRONDE_FUZZ_SECONDS=$fuzz_seconds
+  kinds='address thread'
+  [ "$(uname -m)" = aarch64 ] || kinds="$kinds aarch64" # under qemu, on any other machine than those
+  if has_libfuzzer; then kinds="$kinds fuzz"
   else
     echo 'fuzz: libFuzzer 0 0 1 0' >>"$results/suites"
     echo 'fuzz: no clang with libFuzzer here: the fuzzers only replay their corpus' >>"$results/skips"
   fi
 fi
+echo '== release: building into build/'
+build_kinds release
+# While tests run the other kinds are built, in what these leave of the processors.
+{ renice -n 19 "$(exec sh -c 'echo $PPID')" >/dev/null || true; build_kinds $kinds; } &
+builder=$!
+run_suites release ''
+for kind in $kinds; do
+  case $kind in
+    address) run_suites address 'address+undefined: ' ;;
+    *) run_suites $kind "$kind: " ;;
+  esac
+done
+builder=
 
 echo
 awk 'BEGIN { printf "%-50s %7s %7s %7s %8s\n", "suite", "passed", "failed", "skipped", "seconds" }

@@ -18,7 +18,7 @@ static const char *string_at(const json_t *json, const char *object, const char 
 
 static void processes_come_to_the_bits_of_threads(void **state) {
   need_mpi();
-  for (int workers = 2; workers <= 3; workers++) {
+  for (int workers = IN_PART ? 3 : 2; workers <= 3; workers++) {
     check_run(0,
               run("timeout 100 " RONDE " train " SMALL " --workers %d --collective ring --overwrite --out t", workers));
     check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers %d --collective ring --overlap on "
@@ -93,12 +93,12 @@ static void check_same_choice_and_bits(const char *one_name, const char *other_n
 static void the_same_command_makes_the_same_choice_and_bits(void **state) {
   need_mpi();
   static const char *const options[] = {"--steps 3", "--steps 3 --bucket-mb 0.004"};
-  for (int i = 0; i < 2; i++)
-    for (int workers = 2; workers <= 4; workers++) {
+  for (int i = IN_PART; i < 2; i++)
+    for (int workers = IN_PART ? 3 : 2; workers <= (IN_PART ? 3 : 4); workers++) {
       const char *command = "rm -rf same1; timeout 100 " RONDE " train " SMALL " %s --workers %d --out %s %s";
       run("rm -rf same0");
       check_run(0, run(command, options[i], workers, "same0", ""));
-      for (int again = 0; again < (SANITIZED ? 1 : 2); again++) {
+      for (int again = 0; again < (IN_PART ? 1 : 2); again++) {
         check_run(0, run(command, options[i], workers, "same1", "--transport mpi"));
         check_same_choice_and_bits("same0", "same1");
       }
@@ -156,7 +156,7 @@ static void local_steps_come_to_the_bits_of_threads(void **state) {
   need_mpi();
   static const char *const how[] = {"--sync-every 3", "--sync-every 2 --outer-momentum 0.5 --sync-overlap",
                                     "--sync-every 2 --outer-momentum 0.5 --checkpoint-every 2"};
-  for (int i = 0; i < 3; i++) {
+  for (int i = IN_PART; i < 3; i++) {
     json_t *runs[2];
     for (int mpi = 0; mpi < 2; mpi++) {
       const char *transport = mpi ? "mpi" : "threads", *steps = i == 2 && mpi ? "2" : "4";
@@ -178,7 +178,7 @@ static void local_steps_come_to_the_bits_of_threads(void **state) {
 
 static void a_master_and_its_replicas_run_as_processes(void **state) {
   need_mpi();
-  for (int workers = 2; workers <= 4; workers++) {
+  for (int workers = IN_PART ? 3 : 2; workers <= (IN_PART ? 3 : 4); workers++) {
     const char *command = "timeout 100 " RONDE " train " SMALL " --strategy dataparallel --workers %d --overwrite %s";
     check_run(0, run(command, workers, "--out td"));
     check_run(0, run(command, workers, "--transport mpi --out md"));
@@ -429,7 +429,7 @@ static void rank_0s_checkpoint_is_the_one(void **state) {
       {SMALL " --momentum 0.9 --strategy ps-sync --servers 1 --placement dedicated", 3},
   };
   static const char *const disks[][2] = {{"eight", ""}, {"eight", "four"}, {"eight", "twelve"}, {"", "eight"}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i += SANITIZED ? 2 : 1) {
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i += IN_PART ? 2 : 1) {
     const char *options = cases[i].options;
     int n = cases[i].n_ranks;
     check_run(0, run("rm -rf four eight twelve"));
@@ -437,7 +437,7 @@ static void rank_0s_checkpoint_is_the_one(void **state) {
     make_state("eight", "four", options, n, 8);
     make_state("twelve", "eight", options, n, 12);
     json_t *whole = record("twelve/run");
-    for (size_t d = 0; d < sizeof disks / sizeof *disks; d++) {
+    for (size_t d = IN_PART; d < sizeof disks / sizeof *disks; d += 1 + IN_PART) {
       json_t *json = run_on_disks(disks[d][0], disks[d][1], options, n);
       json_t *from = json_object_get(json_object_get(json, "resumed_from"), "step");
       assert_int_equal(json_integer_value(from), *disks[d][0] ? 8 : 0);
@@ -478,7 +478,7 @@ static void resume_alone_starts_what_was_started_before(void **state) {
   check_run(0, run("timeout 60 " RONDE " train %s --workers 3 --transport mpi --steps 4 --out part", ps));
   static const char *const words[] = {"--resume go", "--resume auto --out go",
                                       "--resume go --workers 3 --strategy ps-sync"};
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < (IN_PART ? 1 : 3); i++) {
     check_run(0, run("rm -rf go && cp -r part go && timeout 60 " RONDE " train --quiet %s --steps 12", words[i]));
     check_world("go", 3, "mpi", "ps-sync", 3);
     check_same_state("go", "whole");
@@ -653,7 +653,7 @@ static void a_character_model_comes_to_the_bits_of_threads(void **state) {
   static const char *const strategies[] = {"allreduce --collective ring", "ps-sync --servers 2",
                                            "pipeline --micro-batches 2", "sharded"};
   check_run(0, run("seq -s ' ' 500 > numbers.txt"));
-  for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i += SANITIZED ? 2 : 1) {
+  for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i += IN_PART ? 2 : 1) {
     const char *command = "timeout 100 " RONDE
                           " train --model gpt-tiny --data text:numbers.txt --window 24 "
                           "--batch 14 --dropout 0 --lr 0.1 --epochs 1 --threads 1 --quiet --workers 3 --strategy %s "
@@ -675,7 +675,7 @@ static void split_layers_come_to_the_bits_of_threads(void **state) {
                         " train --model lenet5 --data synthetic:1x28x28:10:45 --quiet --threads 1 "
                         "--optimizer adam --lr 0.01 --batch 11 --strategy hybrid --hybrid-layers fc1,fc2 --epochs %d "
                         "--hybrid-scheme %c --overwrite --workers %d %s --out %s";
-  for (int workers = SANITIZED ? 4 : 2; workers <= (SANITIZED ? 4 : 7); workers += workers < 4 ? 1 : 3) {
+  for (int workers = IN_PART ? 4 : 2; workers <= (IN_PART ? 4 : 7); workers += workers < 4 ? 1 : 3) {
     char scheme = workers == 2 ? 'a' : workers == 3 ? 'b' : 'c';
     check_run(0, run(command, 2, scheme, workers, "", "threads"));
     check_run(0, run(command, 2, scheme, workers, "--transport mpi", "processes"));

@@ -117,6 +117,7 @@ static bool check_case(const op_case *c, const reference *ref, const ronde__op *
   v.need = op->is_loss ? 1 : ((1u << ref->n_inputs) - 1) & ~op->tokens;
   bool held = true;
   for (v.offered = RONDE__ROWS; v.offered <= RONDE__BLOCKS && held; v.offered++) {
+    if (is_offered_in_vain(c, ref, &v)) continue;
     ronde__phys other = ronde__phys_make((v.offered + 1) % 3, c->n, c->c, c->h, c->w);
     held = slopes_hold(c, ref, &v, c->kind == RONDE__OP_REORDER ? &other : NULL, t);
   }

@@ -79,6 +79,9 @@ int64_t weight_place(const ronde__weight_layout *l, int64_t i);
 
 bool op_run_open(op_run *run, const op_case *c, const reference *ref, const variant *v, const ronde__phys *out);
 
+/* Whether the op asks for the same layouts where an earlier layout than v->offered is offered: then both are one. */
+bool is_offered_in_vain(const op_case *c, const reference *ref, const variant *v);
+
 void op_run_close(op_run *run);
 
 /* ---- calls ---- */

@@ -4,6 +4,10 @@
 
 #include "base/rng.h"
 #include "lib/folder.h"
+#include "sanitized.h"
+
+/* What it has learned: numbers, for which no sanitizer is needed. */
+#define HAS_LEARNED (!IN_PART)
 
 enum { WORD = 7, LINE = 2 * WORD + 2, LINES = 2000, LETTERS = 16, WINDOW = 32 };
 
@@ -45,7 +49,7 @@ static ronde_status continue_text(const char *prompt, const char *options, const
 static void check_text(const char *prompt, const char *options, const char *wanted) {
   json_t *json;
   assert_int_equal(continue_text(prompt, options, NULL, &json), RONDE_OK);
-  assert_string_equal(text_at(json, "text"), wanted);
+  if (HAS_LEARNED) assert_string_equal(text_at(json, "text"), wanted);
   assert_string_equal(text_at(json, "prompt"), prompt);
   assert_int_equal(json_array_size(json_object_get(json, "tokens")), strlen(wanted));
   json_decref(json);
@@ -66,10 +70,11 @@ static int train_once(void **state) {
   char *text;
   make_folder_with_cache(state);
   write_text();
-  assert_int_equal(run_in_folder("train", NULL, &text,
-                                 "model=gpt-tiny data=text:%s/text.txt window=32 batch=16 optimizer=adam "
-                                 "lr=0.002 epochs=6 dropout=0 threads=1 save=%s/w"),
-                   RONDE_OK);
+#define LEARN(amount)                                                                       \
+  "model=gpt-tiny data=text:%s/text.txt window=32 batch=16 optimizer=adam lr=0.002 " amount \
+  " dropout=0 threads=1 save=%s/w"
+  assert_int_equal(run_in_folder("train", NULL, &text, HAS_LEARNED ? LEARN("epochs=6") : LEARN("steps=20")), RONDE_OK);
+#undef LEARN
   free(text);
   return 0;
 }
@@ -81,7 +86,7 @@ static void attention_is_what_tells_the_second_word(void **state) {
   double bits = real_at(json, "bits_per_byte");
   assert_true(fabs(bits - real_at(json, "loss") / log(2)) < 1e-9);
   assert_true(fabs(log(real_at(json, "perplexity")) - real_at(json, "loss")) < 1e-9);
-  if (!(bits > 1.7 && bits < 2.3)) fail_msg("%g bits a byte", bits);
+  if (HAS_LEARNED && !(bits > 1.7 && bits < 2.3)) fail_msg("%g bits a byte", bits);
   json_decref(json);
 }
 

@@ -9,32 +9,13 @@
 
 #include "base/ghost.h"
 #include "base/limits.h"
+#include "comm/sim_queue.h"
 #include "comm/virtual.h"
 
-typedef struct endpoint endpoint;
+typedef struct ronde__sim_endpoint endpoint;
 
-typedef struct transfer {
-  struct transfer *next; /* in a mailbox */
-  endpoint *owner;
-  int peer;
-  uint32_t tag;
-  bool is_send, is_queued;
-  char *data; /* only read where is_send */
-  size_t bytes;
-  char *kept;      /* of a send that was done before somebody received it: the message */
-  bool left_alone; /* nobody holds its request any more */
-  ronde__add add;
-  const float *addend; /* of a receive that adds */
-  ronde_status status;
-  uint64_t done_ns;    /* UINT64_MAX: nobody knows yet */
-  uint64_t arrives_ns; /* of a send */
-  ronde__virtual_task *waiter;
-} transfer;
-
-typedef struct queue {
-  transfer *first, **end;
-  uint64_t arrived_ns; /* of sends: the last one that has left */
-} queue;
+typedef ronde__sim_transfer transfer;
+typedef ronde__sim_queue queue;
 
 typedef struct group {
   ronde__virtual virtual;
@@ -47,7 +28,7 @@ typedef struct group {
   ronde__sim_links links;
 } group;
 
-struct endpoint {
+struct ronde__sim_endpoint {
   ronde__transport head;
   group *group;
   bool left, told;         /* told: somebody has said that it is dead */
@@ -64,45 +45,7 @@ typedef struct awaited {
 
 static endpoint *endpoint_of(ronde__transport *transport) { return (endpoint *)transport; }
 
-/* ---- queues ---- */
-
-static void queue_append(queue *q, transfer *t) {
-  if (!q->first) q->end = &q->first;
-  t->next = NULL;
-  t->is_queued = true;
-  *q->end = t;
-  q->end = &t->next;
-}
-
-static transfer *queue_take(queue *q, transfer **link) {
-  transfer *t = *link;
-  *link = t->next;
-  if (q->end == &t->next) q->end = link;
-  t->is_queued = false;
-  return t;
-}
-
-static transfer *queue_take_tag(queue *q, uint32_t tag) {
-  for (transfer **link = &q->first; *link; link = &(*link)->next)
-    if ((*link)->tag == tag) return queue_take(q, link);
-  return NULL;
-}
-
-static void queue_remove(queue *q, const transfer *gone) {
-  for (transfer **link = &q->first; *link; link = &(*link)->next)
-    if (*link == gone) {
-      queue_take(q, link);
-      return;
-    }
-}
-
-static void queue_free(queue *q) {
-  while (q->first) {
-    transfer *t = queue_take(q, &q->first);
-    free(t->kept);
-    free(t);
-  }
-}
+/* ---- mailboxes ---- */
 
 static queue *sim_queue_of(const transfer *t, bool sends) {
   endpoint *mailbox = t->is_send ? &t->owner->group->endpoints[t->peer] : t->owner;
@@ -110,14 +53,9 @@ static queue *sim_queue_of(const transfer *t, bool sends) {
   return sends ? &mailbox->sends[source] : &mailbox->receives[source];
 }
 
-static void transfer_free(transfer *t) {
-  free(t->kept);
-  free(t);
-}
-
 static void sim_transfer_withdraw(transfer *t) {
-  if (t->is_queued) queue_remove(sim_queue_of(t, t->is_send), t);
-  transfer_free(t);
+  if (t->is_queued) ronde__sim_queue_remove(sim_queue_of(t, t->is_send), t);
+  ronde__sim_transfer_free(t);
 }
 
 /* ---- links ---- */
@@ -149,13 +87,13 @@ static void sim_meet(transfer *send, transfer *receive) {
   copy(send, receive);
   receive->done_ns = send->arrives_ns > now ? send->arrives_ns : now;
   if (receive->waiter) ronde__virtual_wake(receive->waiter, receive->done_ns);
-  if (send->left_alone) transfer_free(send);
+  if (send->left_alone) ronde__sim_transfer_free(send);
 }
 
 static ronde_status transfer_post(transfer *mine) {
   if (mine->is_send) RONDE_TRY(send_off(mine->owner->group, mine, sim_queue_of(mine, true)));
-  transfer *other = queue_take_tag(sim_queue_of(mine, !mine->is_send), mine->tag);
-  if (!other) queue_append(sim_queue_of(mine, mine->is_send), mine);
+  transfer *other = ronde__sim_queue_take(sim_queue_of(mine, !mine->is_send), mine->tag);
+  if (!other) ronde__sim_queue_append(sim_queue_of(mine, mine->is_send), mine);
   else if (mine->is_send) sim_meet(mine, other);
   else sim_meet(other, mine);
   return RONDE_OK;
@@ -324,7 +262,7 @@ static ronde_status sim_settle(ronde__transport *transport, ronde__request *requ
   if (status == RONDE_OK) *(t->is_send ? &transport->bytes_sent : &transport->bytes_received) += t->bytes;
   if (status == RONDE_OK) transport->messages += t->is_send;
   if (t->is_queued) return leave_alone(t);
-  transfer_free(t);
+  ronde__sim_transfer_free(t);
   return status;
 }
 
@@ -494,8 +432,8 @@ static void sim_group_free(group *g) {
   for (int r = 0; g->endpoints && r < g->options.n; r++) {
     endpoint *e = &g->endpoints[r];
     for (int source = 0; e->sends && source < g->options.n; source++) {
-      queue_free(&e->sends[source]);
-      queue_free(&e->receives[source]);
+      ronde__sim_queue_free(&e->sends[source]);
+      ronde__sim_queue_free(&e->receives[source]);
     }
     ronde__free(e->sends);
     ronde__free(e->head.may_lose);

@@ -13,15 +13,7 @@
  * reset gate behind the product as cuDNN has it; Elman, "Finding structure in time", 1990. */
 #include "ops/recurrent.h"
 
-static void add_biases(const float *of_x, const float *of_h, int64_t n, float *bias) {
-  for (int64_t i = 0; i < n; i++) bias[i] = of_x[i] + of_h[i];
-}
-
 /* ---- LSTM ---- */
-
-static void lstm_biases(const float *of_x, const float *of_h, int64_t h, float *bias) {
-  add_biases(of_x, of_h, 4 * h, bias);
-}
 
 static void lstm_step(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
   kernels->lstm_step(s->row, s->bias, s->peepholes, s->cell_before, s->cell, s->y, s->h);
@@ -38,17 +30,11 @@ static const ronde__cell lstm_cell = {
     .row = 4,
     .adds = true,
     .column = {0, 1, 2, 3},
-    .biases = lstm_biases,
     .forward = lstm_step,
     .backward = lstm_step_back,
 };
 
 /* ---- GRU ---- */
-
-static void gru_biases(const float *of_x, const float *of_h, int64_t h, float *bias) {
-  add_biases(of_x, of_h, 2 * h, bias);
-  for (int64_t i = 2 * h; i < 3 * h; i++) bias[i] = of_x[i], bias[h + i] = of_h[i];
-}
 
 static void gru_step(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
   kernels->gru_step(s->row, s->sums, s->bias, s->y_before, s->y, s->h);
@@ -64,16 +50,11 @@ static const ronde__cell gru_cell = {
     .states = 1,
     .row = 4,
     .column = {0, 1, 3},
-    .biases = gru_biases,
     .forward = gru_step,
     .backward = gru_step_back,
 };
 
 /* ---- GRU that resets first ---- */
-
-static void reset_biases(const float *of_x, const float *of_h, int64_t h, float *bias) {
-  add_biases(of_x, of_h, 3 * h, bias);
-}
 
 static void reset_first(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
   kernels->gru_reset(s->row, s->bias, s->y_before, s->reset, s->h);
@@ -98,7 +79,6 @@ static const ronde__cell reset_cell = {
     .row = 3,
     .adds = true,
     .column = {0, 1, 2},
-    .biases = reset_biases,
     .reset = reset_first,
     .forward = reset_step,
     .backward = reset_step_back,
@@ -107,43 +87,31 @@ static const ronde__cell reset_cell = {
 
 /* ---- simple layers ---- */
 
-static void tanh_step(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->rnn_step(s->row, s->bias, false, s->y, s->h);
+#define SIMPLE_CELL(NAME, IS_RELU)                                                              \
+  static void NAME##_step(const ronde__kernels *kernels, const ronde__recurrent_step *s) {      \
+    kernels->rnn_step(s->row, s->bias, IS_RELU, s->y, s->h);                                    \
+  }                                                                                             \
+  static void NAME##_step_back(const ronde__kernels *kernels, const ronde__recurrent_step *s) { \
+    kernels->rnn_step_back(s->row, s->dy, IS_RELU, s->dh, s->drow, s->h);                       \
+  }                                                                                             \
+  static const ronde__cell NAME##_cell = {                                                      \
+      .name = "an RNN",                                                                         \
+      .gates = 1,                                                                               \
+      .states = 1,                                                                              \
+      .row = 1,                                                                                 \
+      .adds = true,                                                                             \
+      .forward = NAME##_step,                                                                   \
+      .backward = NAME##_step_back,                                                             \
+  }
+
+SIMPLE_CELL(tanh, false);
+SIMPLE_CELL(relu, true);
+
+void ronde__cell_biases(const ronde__cell *cell, const float *of_x, const float *of_h, int64_t h, float *bias) {
+  int64_t added = (cell->gates - !cell->adds) * h;
+  for (int64_t i = 0; i < added; i++) bias[i] = of_x[i] + of_h[i];
+  for (int64_t i = added; i < cell->gates * h; i++) bias[i] = of_x[i], bias[h + i] = of_h[i];
 }
-
-static void tanh_step_back(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->rnn_step_back(s->row, s->dy, false, s->dh, s->drow, s->h);
-}
-
-static void relu_step(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->rnn_step(s->row, s->bias, true, s->y, s->h);
-}
-
-static void relu_step_back(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->rnn_step_back(s->row, s->dy, true, s->dh, s->drow, s->h);
-}
-
-static const ronde__cell tanh_cell = {
-    .name = "an RNN",
-    .gates = 1,
-    .states = 1,
-    .row = 1,
-    .adds = true,
-    .biases = add_biases,
-    .forward = tanh_step,
-    .backward = tanh_step_back,
-};
-
-static const ronde__cell relu_cell = {
-    .name = "an RNN",
-    .gates = 1,
-    .states = 1,
-    .row = 1,
-    .adds = true,
-    .biases = add_biases,
-    .forward = relu_step,
-    .backward = relu_step_back,
-};
 
 const ronde__cell *ronde__cell_of(const ronde__op_attr *attr) {
   static const ronde__cell *const cells[] = {[RONDE__CELL_LSTM] = &lstm_cell,

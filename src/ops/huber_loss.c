@@ -4,14 +4,16 @@
 
 #include <math.h>
 
-static double huber_loss_term(double x, double t, double delta) {
+static double term(double x, double t, double delta) {
   double d = fabs(x - t);
   return d > delta ? delta * (d - delta / 2) : d * d / 2;
 }
 
-static float huber_loss_slope(float x, float t, float delta) {
+static float slope(float x, float t, float delta) {
   float d = x - t;
   return d > delta ? delta : d < -delta ? -delta : d;
 }
 
-RONDE__VALUE_LOSS(huber_loss);
+static const ronde__value_terms terms = {term, {slope}};
+
+RONDE__VALUE_LOSS(huber_loss, terms);

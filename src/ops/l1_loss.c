@@ -3,9 +3,11 @@
 
 #include <math.h>
 
-static double l1_loss_term(double x, double t, double delta) { return fabs(x - t); }
-static float l1_loss_slope(float x, float t, float delta) {
+static double term(double x, double t, double delta) { return fabs(x - t); }
+static float slope(float x, float t, float delta) {
   return isnan(x - t) ? x - t : (float)((x > t) - (x < t)); /* what is broken must be seen */
 }
 
-RONDE__VALUE_LOSS(l1_loss);
+static const ronde__value_terms terms = {term, {slope}};
+
+RONDE__VALUE_LOSS(l1_loss, terms);

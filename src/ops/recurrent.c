@@ -220,7 +220,7 @@ ronde_status ronde__recurrent_forward(const ronde__op_desc *desc, const void *st
   j.now = peepholes + (desc->attr.peepholes ? 3 * s->h : 0);
   if (desc->attr.bias) {
     j.bias = packed;
-    s->cell->biases(call->param[RONDE__BIAS_IH], call->param[RONDE__BIAS_HH], s->h, bias);
+    ronde__cell_biases(s->cell, call->param[RONDE__BIAS_IH], call->param[RONDE__BIAS_HH], s->h, bias);
     recurrent_pack_vectors(&j, bias, s->row, packed);
   }
   recurrent_pack_peepholes(&j, peepholes);

@@ -31,10 +31,8 @@ typedef struct ronde__cell {
   const char *name;  /* "an LSTM", in errors */
   int gates, states; /* G; 2: with a cell state */
   int row;           /* R */
-  bool adds;         /* the sums of h are added to those of x */
+  bool adds;         /* the sums of h are added to those of x; else the last gate's are not, and lie behind them */
   int column[4];     /* of a row: where the gradient of a gate's sum of h lies, in H */
-  /* bias [R H] of a row from both vectors. */
-  void (*biases)(const float *of_x, const float *of_h, int64_t h, float *bias);
   /* Where the last gate multiplies what the others make of h: these, when their sums are complete, and `reset`. */
   void (*reset)(const ronde__kernels *kernels, const ronde__recurrent_step *step);
   void (*forward)(const ronde__kernels *kernels, const ronde__recurrent_step *step);
@@ -44,6 +42,8 @@ typedef struct ronde__cell {
 } ronde__cell;
 
 const ronde__cell *ronde__cell_of(const ronde__op_attr *attr); /* cells.c */
+/* bias [R H] of a row from both vectors. */
+void ronde__cell_biases(const ronde__cell *cell, const float *of_x, const float *of_h, int64_t h, float *bias);
 
 /* The members of the ops' form: recurrent_plan.c and recurrent.c. */
 ronde_status ronde__recurrent_prepare(const ronde__op_desc *desc, void **state_out);

@@ -1,8 +1,7 @@
 /* Errors between two tensors: an example's terms are summed by one thread in f64, in their order. */
-#include "ops/value_error.h"
-
 #include "ops/elementwise.h"
 #include "ops/gemm_list.h"
+#include "ops/value_loss.h"
 
 #include <string.h>
 
@@ -25,60 +24,59 @@ void ronde__value_error_layouts(ronde__op_desc *desc, const ronde__shape *in, co
   desc->attr.step = in[0].rank ? in[0].dim[0] : 1;
 }
 
-typedef struct error_job {
+typedef struct error_job error_job;
+
+/* The elements of an example that are there, from the first on. */
+typedef struct elements {
+  int64_t n, there; /* the example, their number */
+  const float *x, *t;
+} elements;
+
+struct error_job {
   const ronde__op_desc *desc;
   const ronde__op_call *call;
   const ronde__value_terms *terms;
-} error_job;
+  void (*of_example)(const error_job *j, const elements *e);
+};
 
-/* Elements of an example that are there. */
-static int64_t elems_there(const error_job *j, int64_t n) {
-  int64_t rows = j->desc->attr.step;
-  return j->desc->attr.length / rows * ronde__rows_there(j->desc, j->call, n, rows);
-}
-
-static void forward_part(void *arg, int thread, int n_threads) {
+static void each_example(void *arg, int thread, int n_threads) {
   const error_job *j = arg;
-  const ronde__op_attr *attr = &j->desc->attr;
-  int64_t begin, end;
+  int64_t begin, end, length = j->desc->attr.length, rows = j->desc->attr.step;
   ronde__thread_chunk(j->desc->in[0].n, thread, n_threads, &begin, &end);
   for (int64_t n = begin; n < end; n++) {
-    const float *x = j->call->in[0] + n * attr->length, *t = j->call->in[1] + n * attr->length;
-    double sum = 0;
-    for (int64_t i = 0, there = elems_there(j, n); i < there; i++)
-      sum += j->terms->term((double)x[i], (double)t[i], (double)attr->delta);
-    j->call->out[0][n] = (float)(sum / (double)attr->length);
+    int64_t there = length / rows * ronde__rows_there(j->desc, j->call, n, rows);
+    j->of_example(j, &(elements){n, there, j->call->in[0] + n * length, j->call->in[1] + n * length});
   }
+}
+
+static void sum_terms(const error_job *j, const elements *e) {
+  const ronde__op_attr *attr = &j->desc->attr;
+  double sum = 0;
+  for (int64_t i = 0; i < e->there; i++) sum += j->terms->term((double)e->x[i], (double)e->t[i], (double)attr->delta);
+  j->call->out[0][e->n] = (float)(sum / (double)attr->length);
 }
 
 ronde_status ronde__value_error_forward(const ronde__op_desc *desc, const ronde__op_call *call,
                                         const ronde__value_terms *terms) {
-  ronde__pool_run(call->pool, forward_part, &(error_job){desc, call, terms});
+  ronde__pool_run(call->pool, each_example, &(error_job){desc, call, terms, sum_terms});
   return RONDE_OK;
 }
 
 /* Both inputs may be one tensor: the second then adds to what the first has written. */
-static void backward_part(void *arg, int thread, int n_threads) {
-  const error_job *j = arg;
+static void write_slopes(const error_job *j, const elements *e) {
   const ronde__op_attr *attr = &j->desc->attr;
-  int64_t begin, end;
-  ronde__thread_chunk(j->desc->in[0].n, thread, n_threads, &begin, &end);
-  for (int64_t n = begin; n < end; n++) {
-    const float *x = j->call->in[0] + n * attr->length, *t = j->call->in[1] + n * attr->length;
-    float factor = (float)((double)j->call->dout[0][n] / (double)attr->length);
-    for (int k = 0; k < 2; k++) {
-      float *d = j->call->din[k] ? j->call->din[k] + n * attr->length : NULL;
-      if (!d) continue;
-      if (!j->call->accumulate_dinput[k]) memset(d, 0, (size_t)attr->length * sizeof *d);
-      for (int64_t i = 0, there = elems_there(j, n); i < there; i++)
-        d[i] += factor * j->terms->slopes[k](x[i], t[i], attr->delta);
-    }
+  float factor = (float)((double)j->call->dout[0][e->n] / (double)attr->length);
+  for (int k = 0; k < 2; k++) {
+    float *d = j->call->din[k] ? j->call->din[k] + e->n * attr->length : NULL;
+    if (!d) continue;
+    if (!j->call->accumulate_dinput[k]) memset(d, 0, (size_t)attr->length * sizeof *d);
+    for (int64_t i = 0; i < e->there; i++) d[i] += factor * j->terms->slopes[k](e->x[i], e->t[i], attr->delta);
   }
 }
 
 ronde_status ronde__value_error_backward(const ronde__op_desc *desc, const ronde__op_call *call,
                                          const ronde__value_terms *terms) {
-  ronde__pool_run(call->pool, backward_part, &(error_job){desc, call, terms});
+  ronde__pool_run(call->pool, each_example, &(error_job){desc, call, terms, write_slopes});
   ronde__lengths_backward(desc, call);
   return RONDE_OK;
 }

@@ -16,21 +16,22 @@ void ronde__value_loss_layouts(ronde__op_desc *desc, const ronde__shape *in, con
   desc->out[0] = ronde__phys_make(RONDE__ROWS, x->n, 1, 1, 1);
 }
 
-ronde_status ronde__value_loss_forward(const ronde__op_desc *desc, const ronde__op_call *call, ronde__value_term term) {
+ronde_status ronde__value_loss_forward(const ronde__op_desc *desc, const ronde__op_call *call,
+                                       const ronde__value_terms *terms) {
   const ronde__phys *x = &desc->in[0], *t = &desc->in[1];
   int64_t pixels = x->h * x->w;
   double sum = 0;
   for (int64_t n = 0; n < x->n; n++)
     for (int64_t c = 0; c < x->c; c++)
       for (int64_t p = 0; p < pixels; p++)
-        sum += term((double)call->in[0][ronde__phys_index(x, n, c, p)],
-                    (double)call->in[1][ronde__phys_index(t, n, c, p)], (double)desc->attr.delta);
+        sum += terms->term((double)call->in[0][ronde__phys_index(x, n, c, p)],
+                           (double)call->in[1][ronde__phys_index(t, n, c, p)], (double)desc->attr.delta);
   *call->loss_sum += sum / (double)(x->c * pixels);
   return RONDE_OK;
 }
 
 ronde_status ronde__value_loss_backward(const ronde__op_desc *desc, const ronde__op_call *call,
-                                        ronde__value_slope slope) {
+                                        const ronde__value_terms *terms) {
   const ronde__phys *x = &desc->in[0], *t = &desc->in[1];
   int64_t pixels = x->h * x->w;
   float factor = (float)((double)call->loss_scale / (double)(x->c * pixels)), *dx = call->din[0];
@@ -40,9 +41,10 @@ ronde_status ronde__value_loss_backward(const ronde__op_desc *desc, const ronde_
     for (int64_t c = 0; c < x->c; c++)
       for (int64_t p = 0; p < pixels; p++) {
         int64_t at = ronde__phys_index(x, n, c, p);
-        dx[at] += factor * slope(call->in[0][at], call->in[1][ronde__phys_index(t, n, c, p)], desc->attr.delta);
+        dx[at] +=
+            factor * terms->slopes[0](call->in[0][at], call->in[1][ronde__phys_index(t, n, c, p)], desc->attr.delta);
       }
   return RONDE_OK;
 }
 
-const char *ronde__value_loss_implementation(const ronde__op_desc *desc, const void *state) { return "c"; }
+const char *ronde__value_implementation(const ronde__op_desc *desc, const void *state) { return "c"; }

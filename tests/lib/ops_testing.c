@@ -1,5 +1,6 @@
 /* Runs an op at a case and compares it with its reference. */
 #include "ops_testing.h"
+#include "sanitized.h"
 
 const char *const gradient_names[RONDE__OP_MAX_PARAMS] = {
     "weight gradient",         "bias gradient",           "gradient of parameter 2", "gradient of parameter 3",
@@ -135,6 +136,24 @@ static bool describe(op_run *run) {
     if (d->in[i].n * d->in[i].c * d->in[i].h * d->in[i].w != elems_of_input(c, i))
       return found(run, "layouts changed the input's shape");
   return true;
+}
+
+static bool lie_alike(const ronde__op_desc *a, const ronde__op_desc *b) {
+  bool alike = true;
+  for (int i = 0; i < RONDE__OP_MAX_INPUTS; i++) alike = alike && ronde__phys_equal(&a->in[i], &b->in[i]);
+  for (int i = 0; i < RONDE__OP_MAX_OUTPUTS; i++) alike = alike && ronde__phys_equal(&a->out[i], &b->out[i]);
+  for (int i = 0; i < a->n_params; i++) alike = alike && ronde__weight_layout_equal(&a->param[i], &b->param[i]);
+  return alike;
+}
+
+bool is_offered_in_vain(const op_case *c, const reference *ref, const variant *v) {
+  variant before = *v;
+  op_run run = {.c = c, .ref = ref, .v = v}, earlier = {.c = c, .ref = ref, .v = &before};
+  while (before.offered > RONDE__ROWS) {
+    before.offered--;
+    if (describe(&earlier) && describe(&run) && lie_alike(&earlier.desc, &run.desc)) return true;
+  }
+  return false;
 }
 
 bool op_run_open(op_run *run, const op_case *c, const reference *ref, const variant *v, const ronde__phys *out) {
@@ -362,7 +381,18 @@ bool backward_holds(op_run *run) {
   return held;
 }
 
-/* Frozen parameters, in every combination: nothing is written for them, and all else keeps its bits. */
+/* All combinations once a case; else, of many parameters, each one alone, all but one, and all. */
+static bool is_tried(const op_run *run, int mask) {
+  const variant *v = run->v;
+  int frozen = __builtin_popcount((unsigned)mask), n = run->desc.n_params;
+  unsigned all_inputs = ((1u << run->ref->n_inputs) - 1) & ~v->op->tokens;
+  bool has_all = !SMALL_CASES_ONLY && v->kernels == ronde__kernels_available(0) && v->gemm == RONDE__GEMM_TILE &&
+                 !v->bf16 && !v->in_dout && v->need == all_inputs;
+  if (!v->need && frozen == n) return false; /* a plan has no such step */
+  return has_all || n <= 2 || frozen == 1 || frozen >= n - 1;
+}
+
+/* Frozen parameters: nothing is written for them, and all else keeps its bits. */
 static bool frozen_holds(op_run *run) {
   buffer *din = run->din, *dparam = run->dparam;
   uint64_t whole[RONDE__OP_MAX_INPUTS + RONDE__OP_MAX_PARAMS];
@@ -370,7 +400,7 @@ static bool frozen_holds(op_run *run) {
   for (int i = 0; i < RONDE__OP_MAX_INPUTS; i++) whole[i] = digest(1, &din[i]);
   for (int i = 0; i < n_params; i++) whole[RONDE__OP_MAX_INPUTS + i] = digest(1, &dparam[i]);
   for (int mask = 1; mask < 1 << n_params; mask++) {
-    if (!run->v->need && mask + 1 == 1 << n_params) continue; /* a plan has no such step */
+    if (!is_tried(run, mask)) continue;
     for (int i = 0; i < n_params; i++) run->desc.frozen[i] = mask >> i & 1;
     op_run_backward(run);
     if (!all_guards_hold(run)) return false;
