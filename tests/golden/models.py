@@ -178,7 +178,7 @@ class Blocks(nn.Module):
 
 
 class TinyGpt(nn.Module):
-    """nanoGPT's GPT-2 with an output layer of its own; positions begin with zeros."""
+    """nanoGPT's GPT-2 with an output layer of its own."""
 
     class Layer(nn.Module):
         def __init__(self, width, heads):
@@ -464,10 +464,16 @@ class Tacotron2(nn.Module):
             dense = linear(filters, width)
             self.location_layer = nn.ModuleDict({"location_conv": conv, "location_dense": dense})
 
-        def forward(self, h, keys, before, there):
+        def forward(self, h, memory, keys, before, there):
             places = self.location_layer["location_conv"](before).transpose(1, 2)
             x = self.query_layer(h)[:, None] + self.location_layer["location_dense"](places) + keys
-            return self.v(torch.tanh(x))[:, :, 0].masked_fill(~there, -torch.inf).softmax(1)
+            weights = self.v(torch.tanh(x))[:, :, 0].masked_fill(~there, -torch.inf).softmax(1)
+            return (weights[:, None] @ memory)[:, 0], weights
+
+        @staticmethod
+        def multiply_adds(h, memory, keys, before, there):
+            """Of an example's context, the layers in front of it apart."""
+            return memory.shape[1] * memory.shape[2]
 
     def __init__(self, classes, bands, frames, encoder=32, prenet=16, hidden=48, postnet=24, width=16, filters=8):
         super().__init__()
@@ -493,6 +499,10 @@ class Tacotron2(nn.Module):
         )
         self.postnet = nn.ModuleDict({"convolutions": convolutions([bands, *4 * [postnet], bands])})
 
+    @staticmethod
+    def characters(x):
+        return x.long()
+
     def encode(self, text, lengths):
         x = self.embedding(text).transpose(1, 2)
         for layer in self.encoder["convolutions"]:
@@ -515,9 +525,8 @@ class Tacotron2(nn.Module):
         told = []
         for t in range(x.shape[1]):
             h, c = d["attention_rnn"](torch.cat((x[:, t], context), 1), (h, c))
-            weights = d["attention_layer"](h, keys, torch.stack((weights, total), 1), there)
+            context, weights = d["attention_layer"](h, memory, keys, torch.stack((weights, total), 1), there)
             total = total + weights
-            context = (weights[:, None] @ memory)[:, 0]
             h2, c2 = d["decoder_rnn"](torch.cat((h, context), 1), (h2, c2))
             told.append(torch.cat((h2, context), 1))
         told = torch.stack(told, 1)
@@ -526,7 +535,7 @@ class Tacotron2(nn.Module):
     def forward(self, x):
         elems = self.bands * self.frames
         frames = x[:, :elems].reshape(-1, self.bands, self.frames).transpose(1, 2)
-        steps, text = x[:, elems].long(), x[:, elems + 1 :].long()
+        steps, text = x[:, elems].long(), self.characters(x[:, elems + 1 :])
         lengths = (text != 0).sum(1)
         there = torch.arange(text.shape[1]) < lengths[:, None]
         raw, ends = self.decode(frames, self.encode(text, lengths), there)
