@@ -478,6 +478,8 @@ class Tacotron2(nn.Module):
     def __init__(self, classes, bands, frames, encoder=32, prenet=16, hidden=48, postnet=24, width=16, filters=8):
         super().__init__()
         self.bands, self.frames = bands, frames
+        self.sizes = {"encoder": encoder, "direction": encoder // 2, "prenet": prenet, "hidden": hidden, "postnet": postnet,
+                      "width": width, "filters": filters}
 
         def convolutions(channels):
             pairs = zip(channels, channels[1:])
@@ -498,6 +500,37 @@ class Tacotron2(nn.Module):
             }
         )
         self.postnet = nn.ModuleDict({"convolutions": convolutions([bands, *4 * [postnet], bands])})
+
+    def axes(self, name):
+        """Of each dimension of a parameter which hidden features it is over, one behind the other, as (kind, which); what is
+        missing at the end, and (): none."""
+        layer, kind = int("".join(c for c in name if c.isdigit())[:1] or 0), name.rsplit(".", 1)[1]
+        memory = (("direction", "_l0"), ("direction", "_l0_reverse"))
+        att, dec = ("hidden", "att"), ("hidden", "dec")
+        if name.startswith("decoder.linear_projection") or name.startswith("decoder.gate_layer"):
+            return [(), (dec, *memory)] if kind == "weight" else []
+        if name.startswith("decoder.prenet"):
+            return [(("prenet", layer),), (("prenet", 0),) if layer else ()]
+        if "convolutions" in name:
+            part, ends = ("encoder", ()) if name.startswith("encoder") else ("postnet", (-1, 4))
+            of = [() if i in ends else ((part, i),) for i in (layer, layer - 1)]
+            of[1] = ((part, -1),) if part == "encoder" and layer == 0 else of[1]
+            return of if name.endswith("conv.weight") else of[:1]
+        known = {
+            "embedding.weight": [(), (("encoder", -1),)],
+            "decoder.attention_layer.query_layer.linear_layer.weight": [(("width", 0),), (att,)],
+            "decoder.attention_layer.memory_layer.linear_layer.weight": [(("width", 0),), memory],
+            "decoder.attention_layer.v.linear_layer.weight": [(), (("width", 0),)],
+            "decoder.attention_layer.location_layer.location_conv.conv.weight": [(("filters", 0),)],
+            "decoder.attention_layer.location_layer.location_dense.linear_layer.weight": [(("width", 0),), (("filters", 0),)],
+        }
+        if name in known:
+            return known[name]
+        if name.startswith("encoder.lstm"):
+            h, inputs = ("direction", "_l0" + name.partition("_l0")[2]), (("encoder", 2),)
+        else:
+            h, inputs = (att, (("prenet", 1), *memory)) if ".attention_rnn." in name else (dec, (att, *memory))
+        return [4 * (h,), (h,) if "weight_hh" in name else inputs][: 2 if "weight" in name else 1]
 
     @staticmethod
     def characters(x):
@@ -554,6 +587,29 @@ def speech_loss(told, _):
     is_end = (places >= steps[:, None] - 1).to(frames.dtype)
     ends = nn.functional.binary_cross_entropy_with_logits(ends, is_end, reduction="none")
     return ((errors + ends) * there).mean()
+
+
+def reorder(net, order):
+    """Puts the hidden features of a network that has `axes` into another order, each kind by itself: what it computes stays the
+    same, but sums are rounded otherwise. Returns where the elements of each parameter are now; order 0 changes nothing."""
+    rng, drawn, at = np.random.default_rng(order), {}, {}
+
+    def indices(features, n):
+        parts, begin = [], 0
+        for kind, which in features:
+            size = net.sizes[kind]
+            if (kind, which) not in drawn:
+                drawn[kind, which] = rng.permutation(size) if order else np.arange(size)
+            parts.append(begin + drawn[kind, which])
+            begin += size
+        return np.concatenate(parts) if parts else np.arange(n)
+
+    with torch.no_grad():
+        for name, parameter in net.named_parameters():
+            features = [*net.axes(name), *parameter.dim() * [()]]
+            at[name] = np.ix_(*(indices(f, n) for f, n in zip(features, parameter.shape)))
+            parameter.copy_(torch.from_numpy(parameter.numpy()[at[name]]))
+    return at
 
 
 class Recurrent(nn.Module):
