@@ -13,7 +13,7 @@ ln -sfn "$root/bench/peers" "$folder/scripts"
 
 for peer in "$@"; do
   case $peer in
-    pytorch) packages="torch>=2.15 numpy" module=torch ;;
+    pytorch) packages="torch>=2.15 torchvision transformers numpy" module=torch ;;
     tensorflow) packages="tensorflow-cpu==2.21.* numpy" module=tensorflow ;;
     mxnet) packages="mxnet==1.9.1 numpy<1.24" module=mxnet ;;
     *) echo "peers.sh: no peer is named $peer: pytorch, tensorflow or mxnet" >&2; exit 2 ;;

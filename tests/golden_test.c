@@ -109,11 +109,11 @@ static void test_planted_bugs(void **state) {
 }
 
 int main(void) {
-  static const char *const cases[] = {"lenet5-3x32x32-b7",       "lenet5-3x32x32-b42",   "lenet5-1x28x28-b7",
-                                      "mnist-small-same-b7",     "mnist-small-valid-b7", "mnist-large-same-b7",
-                                      "mnist-large-valid-b7",    "gpt-tiny-t24-b3",      "recurrent-t9-b5",
-                                      "transformer-tiny-t11-b4", "bert-tiny-t24-b5",     "deepspeech2-tiny-t20-b4",
-                                      "gnmt-tiny-t11-b4",        "tacotron2-tiny-t20-b6"};
+  static const char *const cases[] = {
+      "lenet5-3x32x32-b7",    "lenet5-3x32x32-b42",      "lenet5-1x28x28-b7",     "mnist-small-same-b7",
+      "mnist-small-valid-b7", "mnist-large-same-b7",     "mnist-large-valid-b7",  "gpt-tiny-t24-b3",
+      "recurrent-t9-b5",      "transformer-tiny-t11-b4", "bert-tiny-t24-b5",      "deepspeech2-tiny-t20-b4",
+      "gnmt-tiny-t11-b4",     "tacotron2-tiny-t20-b6",   "tacotron2-tiny-t20-b4", "tacotron2-tiny-t14-b6"};
   struct CMUnitTest tests[2 * RONDE__COUNT(cases) + 1];
   char names[2 * RONDE__COUNT(cases)][64];
   size_t n = 0;

@@ -6,7 +6,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "job/job.h"
@@ -95,12 +97,54 @@ static void operations_are_counted(void **state) {
   }
 }
 
+/* The deviation of a parameter's first values. */
+static double first_deviation(const ronde__model *model, const char *name, uint64_t seed) {
+  ronde__shape shape = ronde__model_shape(model);
+  ronde_graph *graph;
+  ronde__pool *pool;
+  ronde__net *net;
+  assert_int_equal(
+      ronde__model_graph(model, &(ronde__model_options){0}, &shape, model->vocabulary, model->classes, &graph),
+      RONDE_OK);
+  assert_int_equal(ronde__pool_create(1, &pool), RONDE_OK);
+  ronde__net_options options = {.compute = {ronde__kernels_available(0), RONDE__GEMM_TILE, NULL}, .pool = pool};
+  assert_int_equal(ronde__net_create(graph, &options, &net), RONDE_OK);
+  assert_int_equal(ronde__net_init(net, seed), RONDE_OK);
+  int n, i = 0;
+  const ronde__net_param *params = ronde__net_params(net, &n);
+  while (i < n && strcmp(params[i].name, name) != 0) i++;
+  assert_true(i < n);
+  size_t elems = (size_t)ronde__shape_elems(&params[i].shape);
+  float *values = malloc(elems * sizeof *values);
+  double squares = 0;
+  assert_non_null(values);
+  ronde__net_get(net, i, values);
+  for (size_t k = 0; k < elems; k++) squares += (double)values[k] * (double)values[k];
+  free(values);
+  ronde__net_destroy(net);
+  ronde__pool_destroy(pool);
+  ronde_graph_destroy(graph);
+  return sqrt(squares / (double)elems);
+}
+
+/* As in the networks they are named after: places that are all alike at first tell attention nothing. */
+static void positions_begin_with_what_is_drawn(void **state) {
+  static const char *const known[][2] = {{"gpt-tiny", "transformer.wpe.weight"},
+                                         {"bert-tiny", "bert.embeddings.position_embeddings.weight"}};
+  for (size_t i = 0; i < RONDE__COUNT(known); i++) {
+    const ronde__model *model = ronde__model_find(known[i][0]);
+    double one = first_deviation(model, known[i][1], 1), other = first_deviation(model, known[i][1], 2);
+    if (!(fabs(one - 0.02) < 0.001 && fabs(other - 0.02) < 0.001)) fail_msg("%s: %g, %g", known[i][0], one, other);
+    assert_true(one != other);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(vgg16_is_torchvisions),  cmocka_unit_test(inception_v3_is_torchvisions),
       cmocka_unit_test(bert_is_hugging_faces),  cmocka_unit_test(deepspeech2_is_that_of_pytorch),
       cmocka_unit_test(gnmt_is_nvidias),        cmocka_unit_test(tacotron2_is_nvidias),
-      cmocka_unit_test(operations_are_counted),
+      cmocka_unit_test(operations_are_counted), cmocka_unit_test(positions_begin_with_what_is_drawn),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,8 @@
 
 
 def count_flops(torch, net, x):
-    """Multiply-adds x 2 of one example's convolutions, linear and recurrent layers, and of what counts itself."""
+    """Multiply-adds x 2 of one example's convolutions, linear and recurrent layers, of cells in each of their steps, and of
+    what counts itself."""
     flops = []
 
     def count(module, inputs, output):
@@ -13,6 +14,9 @@ def count_flops(torch, net, x):
         steps = inputs[0].data.shape[0] if packed else inputs[0].shape[1]
         flops.append(2 * steps * sum(p.numel() for p in module.parameters() if p.dim() > 1))
 
+    def count_step(module, inputs, output):
+        flops.append(2 * sum(p.numel() for p in module.parameters() if p.dim() > 1))
+
     def count_itself(module, inputs, output):
         flops.append(2 * module.multiply_adds(*inputs))
 
@@ -21,6 +25,8 @@ def count_flops(torch, net, x):
             return count_itself
         if isinstance(module, torch.nn.RNNBase):
             return count_steps
+        if isinstance(module, torch.nn.RNNCellBase):
+            return count_step
         has_products = hasattr(module, "weight") and module.weight.dim() > 1
         return count if has_products and not isinstance(module, torch.nn.Embedding) else None
 

@@ -1,4 +1,4 @@
-"""Networks of tokens and of recordings in PyTorch, for pytorch_step.py: those that the golden files are made with, in the
+"""Networks of tokens, of recordings and of speech in PyTorch, for pytorch_step.py: those that the golden files are made with, in the
 sizes of the built-in networks. Requirements: torch; for bert Hugging Face's transformers.
 """
 
@@ -35,6 +35,17 @@ class Bert(torch.nn.Module):
         return self.net(input_ids=x).logits
 
 
+class Tacotron2(models.Tacotron2):
+    """It tells its own loss. The characters of a benchmark's batch are the bits of their numbers, among values."""
+
+    @staticmethod
+    def characters(x):
+        return x.contiguous().view(torch.int32).long()
+
+    def forward(self, x):
+        return models.speech_loss(super().forward(x), None)
+
+
 # name: the network of (vocabulary, steps, classes), and the names of the weights whose rows are the vocabulary and the classes
 TOKENS = {
     "gpt-tiny": (models.TinyGpt, "transformer.wte", "lm_head"),
@@ -49,21 +60,28 @@ RECORDINGS = {
     "deepspeech2": dict(channels=32, layers=5, hidden=800),
     "deepspeech2-tiny": dict(channels=8, layers=2, hidden=64),
 }
+SPEAKERS = {
+    "tacotron2": dict(encoder=512, prenet=256, hidden=1024, postnet=512, width=128, filters=32),
+    "tacotron2-tiny": {},
+}
 TRANSLATES = ("transformer", "transformer-tiny", "gnmt", "gnmt-tiny")
 BANDS = 80
 
 
 def knows(model):
-    return model in TOKENS or model in RECORDINGS
+    return model in TOKENS or model in RECORDINGS or model in SPEAKERS
 
 
 def build(model, file, x):
-    """The network for a batch x, a row for each example, and its loss of (logits, labels)."""
+    """The network for a batch x, a row for each example, and its loss of (what it tells, labels)."""
     if model in RECORDINGS:
         frames = (x.shape[1] - 1) // BANDS
         steps = (x[:, -1].long() + 1) // 2
         net = models.DeepSpeech2(BANDS, frames, file.shape("fc.0.module.1.weight")[0], **RECORDINGS[model])
         return net, lambda logits, y: models.ctc(logits, torch.cat((y, steps[:, None]), 1))
+    if model in SPEAKERS:
+        classes, bands = file.shape("embedding.weight")[0], file.shape("decoder.linear_projection.linear_layer.weight")[0]
+        return Tacotron2(classes, bands, file.shape("places")[0], **SPEAKERS[model]), lambda loss, _: loss
     network, first, last = TOKENS[model]
     steps = x.shape[1] // 2 if model in TRANSLATES else x.shape[1]
     return network(file.shape(f"{first}.weight")[0], steps, file.shape(f"{last}.weight")[0]), models.cross_entropy

@@ -296,6 +296,9 @@ RONDE_API ronde_tensor *ronde_matmul(const ronde_tensor *a, const ronde_tensor *
  * changes. The graph has an input already. */
 RONDE_API ronde_tensor *ronde_parameter(ronde_graph *graph, const char *name, int rank, const int64_t *dims,
                                         const float *values, bool fixed);
+/* The same, to be trained: it begins with values of mean 0 and this deviation, above 0, drawn by the seed as weights are. */
+RONDE_API ronde_tensor *ronde_parameter_drawn(ronde_graph *graph, const char *name, int rank, const int64_t *dims,
+                                              float deviation);
 
 /* The elements of x, row-major, in another shape. */
 RONDE_API ronde_tensor *ronde_reshape(const ronde_tensor *x, int rank, const int64_t *dims);

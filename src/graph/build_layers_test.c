@@ -188,6 +188,12 @@ static void heads_that_do_not_divide_the_features(void **state) {
                 "attention_2: 3 heads cannot share 4 features");
 }
 
+static void parameters_that_are_drawn_from_nothing(void **state) {
+  const int64_t one[] = {5};
+  vector(*state, 5);
+  check_refused(*state, ronde_parameter_drawn(*state, "scale", 1, one, 0), "scale: its deviation must be above 0");
+}
+
 static void recurrent_layers_of_other_sizes(void **state) {
   static const int64_t sequence[] = {9, 4}, one[] = {5};
   ronde_tensor *x = ronde_input(*state, "x", 2, sequence);
@@ -410,6 +416,7 @@ int main(void) {
       TEST(lengths_of_errors_of_other_sizes),
       TEST(a_mean_of_several_values),
       TEST(a_cell_of_two_layers),
+      TEST(parameters_that_are_drawn_from_nothing),
       TEST(recurrent_layers_of_other_sizes),
       TEST(a_gru_has_no_cells),
       TEST(an_rnn_has_no_peepholes),

@@ -98,17 +98,29 @@ static ronde_status keep_values(ronde__param *param, const float *values) {
   return RONDE_OK;
 }
 
-ronde_tensor *ronde_parameter(ronde_graph *graph, const char *name, int rank, const int64_t *dims, const float *values,
-                              bool fixed) {
-  ronde__op_attr attr = {.shape = {.rank = rank}};
+static ronde_tensor *add_parameter(ronde_graph *graph, const char *name, int rank, const int64_t *dims,
+                                   float deviation) {
+  ronde__op_attr attr = {.shape = {.rank = rank}, .deviation = deviation};
   if (graph->n_inputs == 0)
     return ronde__graph_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: the input comes before parameters", name));
-  if (fixed && !values)
-    return ronde__graph_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: a constant needs values", name));
   const ronde_tensor *x = graph->tensors[graph->inputs[0]];
   if (!has_rank(x, rank, name)) return NULL;
   memcpy(attr.shape.dim, dims, (size_t)rank * sizeof *dims);
-  ronde_tensor *y = ronde__graph_add_node(RONDE__OP_PARAMETER, name, &attr, &x, 1, NULL);
+  return ronde__graph_add_node(RONDE__OP_PARAMETER, name, &attr, &x, 1, NULL);
+}
+
+ronde_tensor *ronde_parameter_drawn(ronde_graph *graph, const char *name, int rank, const int64_t *dims,
+                                    float deviation) {
+  if (!(deviation > 0) || !isfinite(deviation))
+    return ronde__graph_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: its deviation must be above 0", name));
+  return add_parameter(graph, name, rank, dims, deviation);
+}
+
+ronde_tensor *ronde_parameter(ronde_graph *graph, const char *name, int rank, const int64_t *dims, const float *values,
+                              bool fixed) {
+  if (fixed && !values)
+    return ronde__graph_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: a constant needs values", name));
+  ronde_tensor *y = add_parameter(graph, name, rank, dims, 0);
   ronde__param *param = y ? &graph->params[graph->nodes[y->producer].param[0]] : NULL;
   if (fixed && y) param->frozen = param->fixed = true;
   ronde_status status = y && values ? keep_values(param, values) : RONDE_OK;

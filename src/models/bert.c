@@ -8,6 +8,9 @@
 
 #include <stdio.h>
 
+/* The deviation that all embeddings begin with. */
+#define EMBEDDED 0.02f
+
 typedef struct bert_sizes {
   int layers, heads;
   int64_t width;
@@ -63,11 +66,11 @@ static ronde_tensor *bert_layer(const bert_network *b, const ronde_tensor *x) {
 static ronde_tensor *bert_embeddings(const bert_network *b, ronde_graph *graph, const ronde_tensor *x, int64_t steps) {
   const int64_t positions[] = {b->sizes->positions, b->sizes->width}, types[] = {2, b->sizes->width};
   const int64_t from[] = {0, 0}, by[] = {1, 1}, used[] = {steps, b->sizes->width}, first[] = {1, b->sizes->width};
-  ronde_tensor *y = ronde_embedding(x, "bert.embeddings.word_embeddings", b->sizes->width, 0.02f);
+  ronde_tensor *y = ronde_embedding(x, "bert.embeddings.word_embeddings", b->sizes->width, EMBEDDED);
   const ronde_tensor *position =
-      ronde_parameter(graph, "bert.embeddings.position_embeddings.weight", 2, positions, NULL, false);
+      ronde_parameter_drawn(graph, "bert.embeddings.position_embeddings.weight", 2, positions, EMBEDDED);
   const ronde_tensor *type =
-      ronde_parameter(graph, "bert.embeddings.token_type_embeddings.weight", 2, types, NULL, false);
+      ronde_parameter_drawn(graph, "bert.embeddings.token_type_embeddings.weight", 2, types, EMBEDDED);
   y = ronde_add(y, ronde_slice(type, from, by, first));
   y = ronde_add(y, ronde_slice(position, from, by, used));
   return bert_drop(b, bert_norm(y, "bert.embeddings.LayerNorm"));

@@ -9,6 +9,9 @@
 
 enum { TINY_LAYERS = 4, TINY_HEADS = 4, TINY_WIDTH = 128 };
 
+/* The deviation that both embeddings begin with. */
+#define TINY_EMBEDDED 0.02f
+
 static ronde_tensor *tiny_drop(ronde_tensor *x, const ronde__model_options *options) {
   return options->dropout > 0 ? ronde_dropout(x, options->dropout) : x;
 }
@@ -41,8 +44,8 @@ static ronde_tensor *gpt_tiny_build(ronde_graph *graph, ronde_tensor *x, int64_t
     return NULL;
   }
   const int64_t positions[] = {dims[0], TINY_WIDTH};
-  ronde_tensor *y = ronde_embedding(x, "transformer.wte", TINY_WIDTH, 0.02f);
-  y = ronde_add(y, ronde_parameter(graph, "transformer.wpe.weight", 2, positions, NULL, false));
+  ronde_tensor *y = ronde_embedding(x, "transformer.wte", TINY_WIDTH, TINY_EMBEDDED);
+  y = ronde_add(y, ronde_parameter_drawn(graph, "transformer.wpe.weight", 2, positions, TINY_EMBEDDED));
   y = tiny_drop(y, options);
   for (int layer = 0; layer < TINY_LAYERS; layer++) {
     y = ronde_add(y, tiny_drop(tiny_attention(y, layer), options));

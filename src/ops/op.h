@@ -110,7 +110,7 @@ typedef struct ronde__op_attr {
   bool bias, exclude_padding, kaiming_normal;
   bool of_sequence;   /* convolution: along the width alone, with a weight [O,C / groups,KW] */
   int64_t vocabulary; /* embedding: rows */
-  float deviation;    /* embedding: of its first values */
+  float deviation;    /* embedding, parameter: of its first values; of a parameter 0: they are zeros */
   int heads;          /* attention */
   bool causal;        /* attention: a query sees the keys up to its own place */
   bool normalised;    /* additive attention: with a scale and a bias */

@@ -178,7 +178,7 @@ class Blocks(nn.Module):
 
 
 class TinyGpt(nn.Module):
-    """nanoGPT's GPT-2 with an output layer of its own; positions begin with zeros."""
+    """nanoGPT's GPT-2 with an output layer of its own."""
 
     class Layer(nn.Module):
         def __init__(self, width, heads):
@@ -466,14 +466,22 @@ class Tacotron2(nn.Module):
             dense = linear(filters, width)
             self.location_layer = nn.ModuleDict({"location_conv": conv, "location_dense": dense})
 
-        def forward(self, h, keys, before, there):
+        def forward(self, h, memory, keys, before, there):
             places = self.location_layer["location_conv"](before).transpose(1, 2)
             x = self.query_layer(h)[:, None] + self.location_layer["location_dense"](places) + keys
-            return self.v(torch.tanh(x))[:, :, 0].masked_fill(~there, -torch.inf).softmax(1)
+            weights = self.v(torch.tanh(x))[:, :, 0].masked_fill(~there, -torch.inf).softmax(1)
+            return (weights[:, None] @ memory)[:, 0], weights
+
+        @staticmethod
+        def multiply_adds(h, memory, keys, before, there):
+            """Of an example's context, the layers in front of it apart."""
+            return memory.shape[1] * memory.shape[2]
 
     def __init__(self, classes, bands, frames, encoder=32, prenet=16, hidden=48, postnet=24, width=16, filters=8):
         super().__init__()
         self.bands, self.frames = bands, frames
+        self.sizes = {"encoder": encoder, "direction": encoder // 2, "prenet": prenet, "hidden": hidden, "postnet": postnet,
+                      "width": width, "filters": filters}
 
         def convolutions(channels):
             pairs = zip(channels, channels[1:])
@@ -494,6 +502,41 @@ class Tacotron2(nn.Module):
             }
         )
         self.postnet = nn.ModuleDict({"convolutions": convolutions([bands, *4 * [postnet], bands])})
+
+    def axes(self, name):
+        """Of each dimension of a parameter which hidden features it is over, one behind the other, as (kind, which); what is
+        missing at the end, and (): none."""
+        layer, kind = int("".join(c for c in name if c.isdigit())[:1] or 0), name.rsplit(".", 1)[1]
+        memory = (("direction", "_l0"), ("direction", "_l0_reverse"))
+        att, dec = ("hidden", "att"), ("hidden", "dec")
+        if name.startswith("decoder.linear_projection") or name.startswith("decoder.gate_layer"):
+            return [(), (dec, *memory)] if kind == "weight" else []
+        if name.startswith("decoder.prenet"):
+            return [(("prenet", layer),), (("prenet", 0),) if layer else ()]
+        if "convolutions" in name:
+            part, ends = ("encoder", ()) if name.startswith("encoder") else ("postnet", (-1, 4))
+            of = [() if i in ends else ((part, i),) for i in (layer, layer - 1)]
+            of[1] = ((part, -1),) if part == "encoder" and layer == 0 else of[1]
+            return of if name.endswith("conv.weight") else of[:1]
+        known = {
+            "embedding.weight": [(), (("encoder", -1),)],
+            "decoder.attention_layer.query_layer.linear_layer.weight": [(("width", 0),), (att,)],
+            "decoder.attention_layer.memory_layer.linear_layer.weight": [(("width", 0),), memory],
+            "decoder.attention_layer.v.linear_layer.weight": [(), (("width", 0),)],
+            "decoder.attention_layer.location_layer.location_conv.conv.weight": [(("filters", 0),)],
+            "decoder.attention_layer.location_layer.location_dense.linear_layer.weight": [(("width", 0),), (("filters", 0),)],
+        }
+        if name in known:
+            return known[name]
+        if name.startswith("encoder.lstm"):
+            h, inputs = ("direction", "_l0" + name.partition("_l0")[2]), (("encoder", 2),)
+        else:
+            h, inputs = (att, (("prenet", 1), *memory)) if ".attention_rnn." in name else (dec, (att, *memory))
+        return [4 * (h,), (h,) if "weight_hh" in name else inputs][: 2 if "weight" in name else 1]
+
+    @staticmethod
+    def characters(x):
+        return x.long()
 
     def encode(self, text, lengths):
         x = self.embedding(text).transpose(1, 2)
@@ -517,9 +560,8 @@ class Tacotron2(nn.Module):
         told = []
         for t in range(x.shape[1]):
             h, c = d["attention_rnn"](torch.cat((x[:, t], context), 1), (h, c))
-            weights = d["attention_layer"](h, keys, torch.stack((weights, total), 1), there)
+            context, weights = d["attention_layer"](h, memory, keys, torch.stack((weights, total), 1), there)
             total = total + weights
-            context = (weights[:, None] @ memory)[:, 0]
             h2, c2 = d["decoder_rnn"](torch.cat((h, context), 1), (h2, c2))
             told.append(torch.cat((h2, context), 1))
         told = torch.stack(told, 1)
@@ -528,7 +570,7 @@ class Tacotron2(nn.Module):
     def forward(self, x):
         elems = self.bands * self.frames
         frames = x[:, :elems].reshape(-1, self.bands, self.frames).transpose(1, 2)
-        steps, text = x[:, elems].long(), x[:, elems + 1 :].long()
+        steps, text = x[:, elems].long(), self.characters(x[:, elems + 1 :])
         lengths = (text != 0).sum(1)
         there = torch.arange(text.shape[1]) < lengths[:, None]
         raw, ends = self.decode(frames, self.encode(text, lengths), there)
@@ -547,6 +589,29 @@ def speech_loss(told, _):
     is_end = (places >= steps[:, None] - 1).to(frames.dtype)
     ends = nn.functional.binary_cross_entropy_with_logits(ends, is_end, reduction="none")
     return ((errors + ends) * there).mean()
+
+
+def reorder(net, order):
+    """Puts the hidden features of a network that has `axes` into another order, each kind by itself: what it computes stays the
+    same, but sums are rounded otherwise. Returns where the elements of each parameter are now; order 0 changes nothing."""
+    rng, drawn, at = np.random.default_rng(order), {}, {}
+
+    def indices(features, n):
+        parts, begin = [], 0
+        for kind, which in features:
+            size = net.sizes[kind]
+            if (kind, which) not in drawn:
+                drawn[kind, which] = rng.permutation(size) if order else np.arange(size)
+            parts.append(begin + drawn[kind, which])
+            begin += size
+        return np.concatenate(parts) if parts else np.arange(n)
+
+    with torch.no_grad():
+        for name, parameter in net.named_parameters():
+            features = [*net.axes(name), *parameter.dim() * [()]]
+            at[name] = np.ix_(*(indices(f, n) for f, n in zip(features, parameter.shape)))
+            parameter.copy_(torch.from_numpy(parameter.numpy()[at[name]]))
+    return at
 
 
 class Recurrent(nn.Module):
