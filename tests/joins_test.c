@@ -1,0 +1,83 @@
+/* Hosts that join a training while it is under way, and those that come back after a loss. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <ronde/measure.h>
+
+#include "mpi_testing.h"
+#include "sanitized.h"
+
+#define HOSTS RONDE_SOURCE_DIR "/tests/hosts.sh"
+
+/* One that is added to the file, while the run is under way: no step is lost, and the third worker has the weights of the others. */
+static void a_host_joins(void **state) {
+  check_run(0,
+            run_on_hosts("printf 'ronde1\\nronde2\\n' >hosts && { (sleep 2; echo ronde3 >>hosts) >/dev/null 2>&1 & } ",
+                         "--epochs 300 --hostfile hosts --elastic --on-loss restart --sentinel 100 --out joins"));
+  json_t *json = left_by("joins", "run.json");
+  const json_t *one = json_array_get(json_object_get(json, "restarts"), 0);
+  assert_string_equal(json_string_value(json_object_get(one, "joined")), "ronde3");
+  assert_int_equal(json_integer_value(json_object_get(one, "ranks_before")), 2);
+  assert_int_equal(json_integer_value(json_object_get(one, "ranks")), 3);
+  assert_true(json_integer_value(json_object_get(one, "resumed_step")) > 0);
+  assert_int_equal(json_integer_value(json_object_get(one, "steps_lost")), 0);
+  assert_int_equal(json_integer_value(json_object_get(json_object_get(json, "world"), "workers")), 3);
+  assert_string_equal(json_string_value(json_object_get(json, "status")), "completed");
+  json_decref(json);
+  assert_null(strstr(said, "interrupted"));
+}
+
+/* The others go on at once, and start again with it once its host answers: no step is lost by either. */
+static void a_lost_worker_comes_back(void **state) {
+  check_run(0, run_on_hosts("printf 'ronde1\\nronde2\\nronde3\\n' >hosts && ",
+                            "--epochs 400 --hostfile hosts --elastic --on-loss continue --sentinel 100 "
+                            "--drill kill:2@300 --out back"));
+  check_says("2 of 3 workers are left: they go on behind step ");
+  check_says("ronde3 joins: started again with 3 ranks");
+  json_t *json = left_by("back", "run.json");
+  const json_t *one = json_array_get(json_object_get(json, "restarts"), 0);
+  assert_int_equal(json_array_size(json_object_get(json, "restarts")), 1);
+  assert_string_equal(json_string_value(json_object_get(one, "joined")), "ronde3");
+  assert_int_equal(json_integer_value(json_object_get(one, "ranks")), 3);
+  assert_int_equal(json_integer_value(json_object_get(one, "steps_lost")), 0);
+  assert_true(json_integer_value(json_object_get(one, "resumed_step")) > 300);
+  assert_string_equal(json_string_value(json_object_get(json, "status")), "completed");
+  json_decref(json);
+  check_run(0, run("test $(wc -l <back/steps.jsonl) = 4800"));
+}
+
+/* What happens for an hour, for some seconds: scripts/churn.py. */
+static void a_run_survives_churn(void **state) {
+  need_mpi();
+  leave_out_if(SANITIZED, "its many starts take long, in code that other losses run");
+  if (geteuid() != 0 || run("python3 --version") || run("%s with 1 -- 'unshare --uts --mount true'", HOSTS)) {
+    print_message("SKIP: no python3, or no right to make network namespaces\n");
+    skip();
+  }
+  check_run(0, run("TMPDIR=%s timeout 100 python3 -B " RONDE_SOURCE_DIR "/scripts/churn.py --build $(dirname " RONDE
+                   ") --hosts 3 --epochs 20 --data synthetic:1x28x28:10:600 --gap 0.5,2 --seed 3",
+                   folder));
+  check_says("all holds");
+}
+
+static void joins_that_cannot_be_are_refused(void **state) {
+  need_mpi();
+  check_run(2, run(RONDE " train " SMALL " --workers 2 --transport mpi --on-loss restart --out none --elastic"));
+  check_says("--elastic: a host joins by a line in --hostfile FILE");
+  check_run(0, run("echo localhost >hosts"));
+  check_run(2, run(RONDE " train " SMALL " --hostfile hosts --workers 2 --on-loss restart --out none --elastic"));
+  check_says("--elastic: leave out --workers");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_host_joins),
+      cmocka_unit_test(a_lost_worker_comes_back),
+      cmocka_unit_test(a_run_survives_churn),
+      cmocka_unit_test(joins_that_cannot_be_are_refused),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
