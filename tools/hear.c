@@ -164,6 +164,11 @@ static void note_end(tool_launched *l, const tool_mark *mark) {
   if (l->code < 0 || (code != 0 && better)) l->code = code;
 }
 
+static void note_joined(tool_launched *l) {
+  l->joined = true;
+  tool_session_note_joined(l->session, true);
+}
+
 static void note_lost(tool_launched *l, const tool_mark *mark) {
   tool_rank *rank = rank_of(l, mark->number);
   if (!rank) return;
@@ -204,7 +209,7 @@ static void note_said(tool_launched *l, const tool_mark *mark) {
 static void take_mark(tool_launched *l, const tool_mark *mark) {
   switch (mark->kind) {
   case TOOL_MARK_BEGIN: note_begin(l, mark); break;
-  case TOOL_MARK_JOINED: l->joined = true; break;
+  case TOOL_MARK_JOINED: note_joined(l); break;
   case TOOL_MARK_LOST: note_lost(l, mark); break;
   case TOOL_MARK_WITHOUT: note_without(l, mark); break;
   case TOOL_MARK_END: note_end(l, mark); break;
