@@ -26,7 +26,8 @@ import time
 
 from faults import HOSTS, Launch, Run, environ_of, read, record_of, spread, tell_stacks
 
-TRAINING = ["--model", "lenet5", "--batch", "48", "--threads", "1", "--no-save-best", "--eval-every", "10"]
+TRAINING = ["--model", "lenet5", "--batch", "48", "--threads", "1", "--lr", "0.05", "--momentum", "0.9", "--no-save-best",
+            "--eval-every", "10"]
 TIMEOUT_S = 6     # a stop that lasts longer is a loss
 STARTED_S = 2     # a rank's memory counts from this age on
 HANG_S = 120      # without a step
@@ -211,7 +212,7 @@ class Churn:
         while self.run.process.poll() is None:
             now = time.monotonic()
             self.do_due(now)
-            if now >= self.next:
+            if now >= self.next and now - self.begin < self.args.quiet_after:
                 self.strike()
             if now - sampled >= 1:
                 sampled = now
@@ -370,6 +371,7 @@ def main():
     parser.add_argument("--on-loss", default="restart", choices=("restart", "continue"))
     parser.add_argument("--no-elastic", dest="elastic", action="store_false", help="who is lost does not come back")
     parser.add_argument("--gap", default="0.5,20", help="seconds between two events, at least and at most")
+    parser.add_argument("--quiet-after", type=float, default=float("inf"), help="seconds; then nothing happens any more")
     parser.add_argument("--events", default="kill,stop,cable,join")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
