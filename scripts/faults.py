@@ -223,6 +223,7 @@ def fault(name, strike=None, drill=None, options=(), ranks="mpi hosts", strategi
 
 
 RESTART = ("--on-loss", "restart")
+LONG = ("--epochs", "10")  # mpirun may end what goes on some seconds later
 ALL = "threads mpi hosts"
 SYNC = ("allreduce", "sharded", "ps-sync", "localsgd")
 ASYNC = ("ps-async", "ps-ssp", "downpour")
@@ -258,9 +259,9 @@ FAULTS = [
     fault("mpirun stopped, `--timeout 2`", to_mpirun(signal.SIGSTOP), options=("--timeout", "2"), named="mpirun was lost"),
     fault("power off", power, ranks="hosts", strategies=("allreduce", "sharded"), named="ronde3"),
     fault("power off, `--on-loss restart`", power, options=RESTART, ranks="hosts", exit=(0,), named="ronde3"),
-    fault("power off, the others go on", power, options=("--on-loss", "continue"), ranks="hosts", strategies=("allreduce", "sharded"),
+    fault("power off, the others go on", power, options=("--on-loss", "continue", *LONG), ranks="hosts", strategies=("allreduce", "sharded"),
           exit=(0,), named="ronde3"),
-    fault("power off, asynchronous", power, ranks="hosts", strategies=("ps-async",), exit=(0,), named="ronde3"),
+    fault("power off, asynchronous", power, options=LONG, ranks="hosts", strategies=("ps-async",), exit=(0,), named="ronde3"),
     fault("Open MPI's daemon killed", daemon, ranks="hosts", named="ronde3"),
     fault("cable out", cable, ranks="hosts", strategies=("allreduce", "sharded"), named="ronde3"),
     fault("cable out, `--on-loss restart`", cable, options=RESTART, ranks="hosts", exit=(0,), named="ronde3"),
