@@ -33,18 +33,18 @@ static void a_host_joins(void **state) {
 /* The others go on at once, and start again with it once its host answers: no step is lost by either. */
 static void a_lost_worker_comes_back(void **state) {
   check_run(0, run_on_hosts("printf 'ronde1\\nronde2\\nronde3\\n' >hosts",
-                            "--epochs 400 --hostfile hosts --elastic --on-loss continue --sentinel 100 "
-                            "--drill kill:2@300 --out back"));
+                            "--epochs 200 --hostfile hosts --elastic --on-loss continue --sentinel 100 "
+                            "--drill kill:2@100 --out back"));
   json_t *json = left_by("back", "run.json");
   const json_t *one = json_array_get(json_object_get(json, "restarts"), 0);
   assert_int_equal(json_array_size(json_object_get(json, "restarts")), 1);
   assert_string_equal(json_string_value(json_object_get(one, "joined")), "ronde3");
   assert_int_equal(json_integer_value(json_object_get(one, "ranks")), 3);
   assert_int_equal(json_integer_value(json_object_get(one, "steps_lost")), 0);
-  assert_true(json_integer_value(json_object_get(one, "resumed_step")) > 300);
+  assert_true(json_integer_value(json_object_get(one, "resumed_step")) > 100);
   assert_string_equal(json_string_value(json_object_get(json, "status")), "completed");
   json_decref(json);
-  check_run(0, run("test $(wc -l <back/steps.jsonl) = 4800"));
+  check_run(0, run("test $(wc -l <back/steps.jsonl) = 2400"));
 }
 
 /* One worker alone does what it can of what several were asked for; and a host whose only process is killed is not lost. */
@@ -53,7 +53,7 @@ static void one_worker_is_left_and_is_lost(void **state) {
             run_on_hosts("printf 'ronde1\\nronde2\\n' >hosts && "
                          "{ (sleep 2; kill -9 $(ip netns pids ronde2); sleep 3; for p in $(ip netns pids ronde1); do "
                          "grep -qx ronde /proc/$p/comm && kill -9 $p; done) >/dev/null 2>&1 & } ",
-                         "--epochs 1000 --hostfile hosts --on-loss restart --sentinel 100 --timeout 30 --out alone"));
+                         "--epochs 600 --hostfile hosts --on-loss restart --sentinel 100 --timeout 30 --out alone"));
   json_t *json = left_by("alone", "run.json"), *restarts = json_object_get(json, "restarts");
   assert_int_equal(json_array_size(restarts), 2);
   assert_string_equal(json_string_value(json_object_get(json_array_get(restarts, 0), "hosts_left_out")), "ronde2");
@@ -72,8 +72,8 @@ static void a_run_survives_churn(void **state) {
     skip();
   }
   check_run(0, run("TMPDIR=%s timeout 100 python3 -B " RONDE_SOURCE_DIR "/scripts/churn.py --build $(dirname " RONDE
-                   ") --hosts 3 --epochs 100 --data synthetic:1x28x28:10:600 --on-loss continue --events kill,join "
-                   "--gap 1,3 --quiet-after 7 --seed 4",
+                   ") --hosts 3 --epochs 40 --data synthetic:1x28x28:10:600 --on-loss continue --events kill,join "
+                   "--gap 1,3 --quiet-after 5 --seed 4",
                    folder));
   check_says("all holds");
 }
