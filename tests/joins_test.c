@@ -47,6 +47,16 @@ static void a_lost_worker_comes_back(void **state) {
   check_run(0, run("test $(wc -l <back/steps.jsonl) = 2400"));
 }
 
+/* With all that ran on it, Open MPI's daemon too: mpirun would end the others two seconds later. */
+static void the_others_outlive_a_lost_host(void **state) {
+  check_run(0, run_on_hosts("{ (sleep 2; kill -9 $(ip netns pids ronde3)) >/dev/null 2>&1 & } ",
+                            "--epochs 100 --drill slow:0:5 --on-loss continue --out outlive"));
+  json_t *json = left_by("outlive", "run.json");
+  assert_int_equal(json_array_size(json_object_get(json, "lost_workers")), 1);
+  assert_int_equal(json_array_size(json_object_get(json, "restarts")), 0);
+  json_decref(json);
+}
+
 /* One worker alone does what it can of what several were asked for; and a host whose only process is killed is not lost. */
 static void one_worker_is_left_and_is_lost(void **state) {
   check_run(0,
@@ -91,6 +101,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_host_joins),
       cmocka_unit_test(a_lost_worker_comes_back),
+      cmocka_unit_test(the_others_outlive_a_lost_host),
       cmocka_unit_test(one_worker_is_left_and_is_lost),
       cmocka_unit_test(a_run_survives_churn),
       cmocka_unit_test(joins_that_cannot_be_are_refused),
