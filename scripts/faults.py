@@ -8,6 +8,7 @@ after how long, named or not, what the run did, steps lost. By hand; all it star
 Each fault strikes a small training (lenet5, 3 workers, 20 ms a step at least, a checkpoint every 10 steps) at step 45. A run that
 has ended is then resumed once a row. Exit code 7 where a run ended otherwise than the row says."""
 import argparse
+import glob
 import json
 import os
 import re
@@ -71,23 +72,38 @@ class Launch:
         return next(int(p) for p in pids if words_of(p)[0].endswith(b"orted"))
 
 
+def tell_stacks(pids):
+    """Where processes hang: what each thread waits for, and with gdb its calls."""
+    for pid in pids:
+        waits = [read(path).decode() for path in glob.glob(f"/proc/{pid}/task/*/wchan")]
+        print(f"hangs: {pid} {b' '.join(words_of(pid)[:3]).decode()}: {', '.join(waits)}", file=sys.stderr)
+        if shutil.which("gdb"):
+            subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt"], stdout=sys.stderr, stderr=subprocess.DEVNULL,
+                           stdin=subprocess.DEVNULL, timeout=60, check=False)
+
+
 # ---- one run ------------------------------------------------------------------------------------------------------
+
+def command_of(build, ranks, options, out, environment=()):
+    """A training on such ranks, and its environment."""
+    command = [os.path.join(build, "ronde"), "train", *TRAINING, "--out", out, *options]
+    env = dict(os.environ, TMPDIR=os.path.dirname(out), **dict(environment))
+    if ranks == "mpi":
+        command += ["--transport", "mpi", "--workers", "3"]
+    elif ranks == "hosts":
+        command += ["--hosts", "ronde1,ronde2,ronde3", "--iface", "10.91.7.0/24"]
+        env.setdefault("OMPI_MCA_plm_rsh_agent", f"{HOSTS} agent")
+    else:
+        command += ["--workers", "3"]
+    return command, env
+
 
 class Run:
     """A training whose lines of stderr are kept with the times at which they came."""
 
-    def __init__(self, build, ranks, options, out, front=(), environment=()):
-        command = [os.path.join(build, "ronde"), "train", *TRAINING, "--out", out, *options]
-        env = dict(os.environ, TMPDIR=os.path.dirname(out), **dict(environment))
-        if ranks == "mpi":
-            command += ["--transport", "mpi", "--workers", "3"]
-        elif ranks == "hosts":
-            command += ["--hosts", "ronde1,ronde2,ronde3", "--iface", "10.91.7.0/24"]
-            env.setdefault("OMPI_MCA_plm_rsh_agent", f"{HOSTS} agent")
-        else:
-            command += ["--workers", "3"]
+    def __init__(self, command, env):
         self.lines, self.struck = [], None
-        self.process = subprocess.Popen([*front, *command], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=env)
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=env)
         self.reader = threading.Thread(target=self._read)
         self.reader.start()
 
@@ -99,8 +115,11 @@ class Run:
             self.lines.append((now, line.rstrip("\n")))
 
     def step(self):
-        steps = [int(m.group(1)) for _, line in list(self.lines) if (m := re.match(r"step (\d+)/", line))]
-        return max(steps, default=0)
+        """The last that was printed."""
+        for i in range(len(self.lines) - 1, -1, -1):
+            if m := re.match(r"step (\d+)/", self.lines[i][1]):
+                return int(m.group(1))
+        return 0
 
     def wait_for_step(self, step):
         while self.step() < step and self.process.poll() is None:
@@ -110,6 +129,7 @@ class Run:
         try:
             code = self.process.wait(limit_s)
         except subprocess.TimeoutExpired:
+            tell_stacks([self.process.pid, *Launch(self.process.pid).all()])
             self.process.kill()
             code = None
         self.ended = time.monotonic()
@@ -203,6 +223,7 @@ def fault(name, strike=None, drill=None, options=(), ranks="mpi hosts", strategi
 
 
 RESTART = ("--on-loss", "restart")
+LONG = ("--epochs", "10")  # mpirun may end what goes on some seconds later
 ALL = "threads mpi hosts"
 SYNC = ("allreduce", "sharded", "ps-sync", "localsgd")
 ASYNC = ("ps-async", "ps-ssp", "downpour")
@@ -238,9 +259,9 @@ FAULTS = [
     fault("mpirun stopped, `--timeout 2`", to_mpirun(signal.SIGSTOP), options=("--timeout", "2"), named="mpirun was lost"),
     fault("power off", power, ranks="hosts", strategies=("allreduce", "sharded"), named="ronde3"),
     fault("power off, `--on-loss restart`", power, options=RESTART, ranks="hosts", exit=(0,), named="ronde3"),
-    fault("power off, the others go on", power, options=("--on-loss", "continue"), ranks="hosts", strategies=("allreduce", "sharded"),
+    fault("power off, the others go on", power, options=("--on-loss", "continue", *LONG), ranks="hosts", strategies=("allreduce", "sharded"),
           exit=(0,), named="ronde3"),
-    fault("power off, asynchronous", power, ranks="hosts", strategies=("ps-async",), exit=(0,), named="ronde3"),
+    fault("power off, asynchronous", power, options=LONG, ranks="hosts", strategies=("ps-async",), exit=(0,), named="ronde3"),
     fault("Open MPI's daemon killed", daemon, ranks="hosts", named="ronde3"),
     fault("cable out", cable, ranks="hosts", strategies=("allreduce", "sharded"), named="ronde3"),
     fault("cable out, `--on-loss restart`", cable, options=RESTART, ranks="hosts", exit=(0,), named="ronde3"),
@@ -278,7 +299,8 @@ def one_round(case, build, ranks, strategy, folder, number):
     if case["start"]:
         environment["OMPI_MCA_plm_rsh_agent"] = make_agent(folder, case["start"], build)
     begin = time.monotonic()
-    run = Run(build, ranks, [*options, "--drill", ",".join(drills)], out, case["front"], environment)
+    command, env = command_of(build, ranks, [*options, "--drill", ",".join(drills)], out, environment)
+    run = Run([*case["front"], *command], env)
     if case["strike"]:
         run.wait_for_step(STEP)
         run.struck = time.monotonic()

@@ -178,6 +178,26 @@ static void a_killed_mpirun_leaves_nothing(void **state) {
   assert_int_equal(n_entries("tmp"), 0);
 }
 
+/* A variable of more than 128 KB keeps processes from starting: of so many only the newest are told. */
+static void many_restarts_fit_into_the_environment(void **state) {
+  enum { RESTARTS = 80 };
+  assert_int_equal(
+      run("mkdir -p ends && cat >ends/mpirun.openmpi <<'END'\n#!/bin/sh\nprintf '%%s' \"$RONDE_RESTARTS\" >last\n"
+          "printf 'ronde: error: rank 0 %%01900d\\n' 7 >&2; exit 4\nEND\nchmod +x ends/mpirun.openmpi"),
+      0);
+  check_run(4, run("PATH=$PWD/ends:$PATH timeout 60 " RONDE " train " SMALL
+                   " --transport mpi --workers 1 --out many --on-loss restart --max-restarts %d 2>many.err",
+                   RESTARTS));
+  assert_int_equal(run("tail -n 1 many.err"), 0);
+  check_says("not restarted: --max-restarts 80 is reached");
+  json_t *list = json_load_file("last", 0, NULL);
+  size_t n = json_array_size(list);
+  assert_true(n > 0 && n < RESTARTS);
+  for (size_t i = 0; i < n; i++)
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(list, i), "number")), RESTARTS - n + 1 + i);
+  json_decref(list);
+}
+
 /* Nobody is left to tidy up: the next launch does. */
 static void the_next_launch_sweeps_what_a_killed_one_left(void **state) {
   need_mpi();
@@ -199,11 +219,17 @@ static void the_next_launch_sweeps_what_a_killed_one_left(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(workers_go_round_the_hosts),     cmocka_unit_test(slots_are_never_exceeded),
-      cmocka_unit_test(servers_are_ranks_too),          cmocka_unit_test(other_verbs_place_alike),
-      cmocka_unit_test(a_command_may_have_many_words),  cmocka_unit_test(one_worker_that_was_asked_for_is_one),
-      cmocka_unit_test(memory_goes_with_the_ranks),     cmocka_unit_test(ranks_of_one_host_open_no_port),
-      cmocka_unit_test(a_killed_mpirun_leaves_nothing), cmocka_unit_test(the_next_launch_sweeps_what_a_killed_one_left),
+      cmocka_unit_test(workers_go_round_the_hosts),
+      cmocka_unit_test(slots_are_never_exceeded),
+      cmocka_unit_test(servers_are_ranks_too),
+      cmocka_unit_test(other_verbs_place_alike),
+      cmocka_unit_test(a_command_may_have_many_words),
+      cmocka_unit_test(one_worker_that_was_asked_for_is_one),
+      cmocka_unit_test(memory_goes_with_the_ranks),
+      cmocka_unit_test(ranks_of_one_host_open_no_port),
+      cmocka_unit_test(a_killed_mpirun_leaves_nothing),
+      cmocka_unit_test(the_next_launch_sweeps_what_a_killed_one_left),
+      cmocka_unit_test(many_restarts_fit_into_the_environment),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -192,33 +192,6 @@ static void a_run_goes_on_without_a_lost_host(void **state) {
   json_decref(json);
 }
 
-/* One that is added to the file, while the run is under way: no step is lost, and the third worker has the weights of the others. */
-static void a_host_joins(void **state) {
-  check_run(0,
-            run_on_hosts("printf 'ronde1\\nronde2\\n' >hosts && { (sleep 2; echo ronde3 >>hosts) >/dev/null 2>&1 & } ",
-                         "--epochs 300 --hostfile hosts --elastic --on-loss restart --sentinel 100 --out joins"));
-  json_t *json = left_by("joins", "run.json");
-  const json_t *one = json_array_get(json_object_get(json, "restarts"), 0);
-  assert_string_equal(json_string_value(json_object_get(one, "joined")), "ronde3");
-  assert_int_equal(json_integer_value(json_object_get(one, "ranks_before")), 2);
-  assert_int_equal(json_integer_value(json_object_get(one, "ranks")), 3);
-  assert_true(json_integer_value(json_object_get(one, "resumed_step")) > 0);
-  assert_int_equal(json_integer_value(json_object_get(one, "steps_lost")), 0);
-  assert_int_equal(json_integer_value(json_object_get(json_object_get(json, "world"), "workers")), 3);
-  assert_string_equal(json_string_value(json_object_get(json, "status")), "completed");
-  json_decref(json);
-  assert_null(strstr(said, "interrupted"));
-}
-
-static void joins_that_cannot_be_are_refused(void **state) {
-  need_mpi();
-  check_run(2, run(RONDE " train " SMALL " --workers 2 --transport mpi --on-loss restart --out none --elastic"));
-  check_says("--elastic: a host joins by a line in --hostfile FILE");
-  check_run(0, run("echo localhost >hosts"));
-  check_run(2, run(RONDE " train " SMALL " --hostfile hosts --workers 2 --on-loss restart --out none --elastic"));
-  check_says("--elastic: leave out --workers");
-}
-
 static void an_interrupt_ends_all_ranks_well(void **state) {
   need_mpi();
   static const int signals[] = {SIGINT, SIGTERM};
@@ -522,8 +495,6 @@ int main(void) {
       cmocka_unit_test(a_cable_that_is_out_is_noticed),
       cmocka_unit_test(a_host_without_power_is_named),
       cmocka_unit_test(a_run_goes_on_without_a_lost_host),
-      cmocka_unit_test(a_host_joins),
-      cmocka_unit_test(joins_that_cannot_be_are_refused),
       cmocka_unit_test(restarts_have_an_end),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

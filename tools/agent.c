@@ -185,6 +185,15 @@ static int tell_end(const session *s, int state) {
   return code;
 }
 
+/* mpirun takes any other code for a daemon that has failed to start, and ends those of all hosts, with their ranks. That one is
+ * lost it hears from its connection, which it survives. */
+static int code_for_mpirun(int code) {
+  const char *folder = getenv("TMPDIR");
+  char path[512];
+  snprintf(path, sizeof path, "%s/" TOOL_JOINED_NAME, folder ? folder : "");
+  return access(path, F_OK) ? code : 0;
+}
+
 int tool_agent(int argc, char **argv) {
   const char *watched = getenv(TOOL_AGENT_WATCH);
   session s = {.host = argv[2], .daemon = daemon_of(argc, argv), .said = -1, .end = -1, .launcher_end = -1};
@@ -192,7 +201,7 @@ int tool_agent(int argc, char **argv) {
   if (watched && sscanf(watched, "%d %lf", &launcher, &s.left_s) == 2) s.launcher = launcher;
   s.launcher_end = tool_process_open(s.launcher);
   tell(&s, TOOL_MARK_ASKED, "");
-  if (start(&s, argv)) return tell_end(&s, follow(&s));
+  if (start(&s, argv)) return code_for_mpirun(tell_end(&s, follow(&s)));
   tell(&s, TOOL_MARK_UNREACHED, "no process can be started here for ssh");
   return 1;
 }

@@ -42,10 +42,18 @@ static bool begins(const char *text, const char *const *starts, int n) {
   return any;
 }
 
+/* Once no rank is left mpirun ends all daemons, each of which then says that it has failed. */
+static bool any_rank_runs(const tool_launched *l) {
+  bool any = false;
+  for (int i = 0; i < l->n_ranks; i++) any |= !l->ranks[i].ended && !l->ranks[i].gone;
+  return any;
+}
+
 static void note_daemon(tool_launched *l, int number, const char *state) {
   static const char *const lost[] = {"COMMUNICATION FAILURE", "HEARTBEAT FAILED", "FAILED TO START"};
-  bool ends = l->stage != TOOL_RUNS || l->n_ended == l->n_ranks; /* all of them do then */
-  if (ends || number < 1 || number >= l->n_daemons || *l->lost_daemon || !begins(state, lost, 3)) return;
+  if (l->stage != TOOL_RUNS || !any_rank_runs(l) || number < 1 || number >= l->n_daemons || *l->lost_daemon ||
+      !begins(state, lost, 3))
+    return;
   memcpy(l->lost_daemon, l->daemon_hosts[number], sizeof l->lost_daemon);
 }
 
@@ -164,6 +172,11 @@ static void note_end(tool_launched *l, const tool_mark *mark) {
   if (l->code < 0 || (code != 0 && better)) l->code = code;
 }
 
+static void note_joined(tool_launched *l) {
+  l->joined = true;
+  tool_session_note_joined(l->session, true);
+}
+
 static void note_lost(tool_launched *l, const tool_mark *mark) {
   tool_rank *rank = rank_of(l, mark->number);
   if (!rank) return;
@@ -184,7 +197,7 @@ static void note_asked(tool_launched *l, const tool_mark *mark) {
 /* At the start, the reason why it fails; later, the host's daemon has ended. */
 static void note_unreached(tool_launched *l, const tool_mark *mark) {
   tool_add_line(l->said_there, sizeof l->said_there, mark->text);
-  if (l->n_ended == l->n_ranks || *l->failed_host) return;
+  if (!any_rank_runs(l) || *l->failed_host) return;
   if (l->n_begun == l->n_ranks) {
     if (l->stage == TOOL_RUNS) memcpy(l->lost_daemon, mark->name, sizeof mark->name);
     return;
@@ -204,7 +217,7 @@ static void note_said(tool_launched *l, const tool_mark *mark) {
 static void take_mark(tool_launched *l, const tool_mark *mark) {
   switch (mark->kind) {
   case TOOL_MARK_BEGIN: note_begin(l, mark); break;
-  case TOOL_MARK_JOINED: l->joined = true; break;
+  case TOOL_MARK_JOINED: note_joined(l); break;
   case TOOL_MARK_LOST: note_lost(l, mark); break;
   case TOOL_MARK_WITHOUT: note_without(l, mark); break;
   case TOOL_MARK_END: note_end(l, mark); break;

@@ -2,6 +2,7 @@
  * each by a process, so that the launcher waits for none. So a host that was lost comes back once it answers. */
 #include "join.h"
 
+#include "launch.h"
 #include "reach.h"
 
 #include <signal.h>
@@ -31,10 +32,32 @@ void tool_join_begin(tool_joins *joins, const char *path, const tool_hosts *pres
   *joins = (tool_joins){.path = path, .present = present, .next_s = tool_now_s() + ASK_S};
 }
 
-static bool has_host(const tool_hosts *hosts, const char *name) {
+/* -1: it is not there. */
+static int find_host(const tool_hosts *hosts, const char *name) {
   for (int i = 0; i < hosts->n; i++)
-    if (!strcmp(hosts->at[i].name, name)) return true;
-  return false;
+    if (!strcmp(hosts->at[i].name, name)) return i;
+  return -1;
+}
+
+/* How many ranks a host of the run has, and how many of them the others go on without. */
+static void count_ranks(const tool_joins *j, int host, int *n_out, int *n_lost_out) {
+  int *counts = calloc((size_t)j->present->n, sizeof *counts),
+      *host_of = calloc((size_t)j->n_ranks + 1, sizeof *host_of);
+  *n_out = *n_lost_out = 0;
+  if (j->ranks && counts && host_of && tool_hosts_place(j->present, j->n_ranks, counts, host_of))
+    for (int r = 0; r < j->n_ranks; r++) {
+      *n_out += host_of[r] == host;
+      *n_lost_out += host_of[r] == host && j->ranks[r].gone && !j->ranks[r].ended;
+    }
+  free(counts), free(host_of);
+}
+
+/* Whether it could bring a rank. */
+static bool is_lacking(const tool_joins *j, const char *name) {
+  int n, n_lost, host = find_host(j->present, name);
+  if (host < 0) return true;
+  count_ranks(j, host, &n, &n_lost);
+  return n_lost > 0;
 }
 
 /* Nobody is asked then. */
@@ -67,7 +90,7 @@ static void ask_absent(tool_joins *j) {
   for (int i = 0; i < j->listed.n; i++) {
     const char *name = j->listed.at[i].name;
     j->answers[i] = false;
-    if (has_host(j->present, name)) continue;
+    if (!is_lacking(j, name)) continue;
     pid_t child = fork();
     if (child == 0) {
       signal(SIGINT, SIG_DFL), signal(SIGTERM, SIG_DFL);
@@ -104,15 +127,19 @@ bool tool_join_look(tool_joins *j) {
 
 ronde_status tool_join_take(tool_joins *j, tool_hosts *hosts, char names_out[512]) {
   tool_host *all = calloc((size_t)(hosts->n + j->listed.n), sizeof *all);
-  int n = hosts->n;
+  int n = 0, n_ranks, n_lost;
   if (!all) return tool_fail(RONDE_E_MEMORY, "no memory for the hosts");
-  memcpy(all, hosts->at, (size_t)hosts->n * sizeof *all);
+  for (int i = 0; i < hosts->n; i++) {
+    int listed = find_host(&j->listed, hosts->at[i].name);
+    count_ranks(j, i, &n_ranks, &n_lost);
+    if (n_lost == 0 || n_lost < n_ranks || (listed >= 0 && j->answers[listed])) all[n++] = hosts->at[i];
+  }
   names_out[0] = 0;
   for (int i = 0; i < j->listed.n; i++) {
-    if (!j->answers[i] || has_host(hosts, j->listed.at[i].name)) continue;
+    if (!j->answers[i]) continue;
     size_t used = strlen(names_out);
     snprintf(names_out + used, 512 - used, "%s%s", used ? ", " : "", j->listed.at[i].name);
-    all[n++] = j->listed.at[i];
+    if (find_host(hosts, j->listed.at[i].name) < 0) all[n++] = j->listed.at[i];
     j->answers[i] = false;
   }
   free(hosts->at);

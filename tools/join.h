@@ -7,13 +7,17 @@
 #include <sys/types.h>
 #include <time.h>
 
+struct tool_rank;
 typedef struct tool_joins {
   const char *path;
   const tool_hosts *present; /* the run's, now */
-  struct timespec changed;   /* the file, when it was read; */
-  tool_hosts listed;         /* what it held, the last time that it made sense */
-  pid_t *asking;             /* [listed.n] processes that ask a host; 0: none, or it has been seen how it ended, */
-  bool *answers;             /* [listed.n] and it answered */
+  const struct tool_rank
+      *ranks; /* [n_ranks] on them, of which some may be lost while the others go on; NULL: they do not */
+  int n_ranks;
+  struct timespec changed; /* the file, when it was read; */
+  tool_hosts listed;       /* what it held, the last time that it made sense */
+  pid_t *asking;           /* [listed.n] processes that ask a host; 0: none, or it has been seen how it ended, */
+  bool *answers;           /* [listed.n] and it answered */
   int n_asking;
   double next_s;
 } tool_joins;
@@ -22,9 +26,10 @@ typedef struct tool_joins {
 ronde_status tool_join_check(const tool_call *call);
 /* `present` may change between two looks, and must outlive the joins. */
 void tool_join_begin(tool_joins *joins, const char *path, const tool_hosts *present);
-/* To be called often; never waits. True: a host that has no rank answers. */
+/* To be called often; never waits. True: a host that has no rank, or has lost one, answers. */
 bool tool_join_look(tool_joins *joins);
-/* Adds those that answered to hosts, in the order of the file; their names go to names_out. RONDE_E_MEMORY. */
+/* Adds those that answered to hosts, in the order of the file, and takes out those that have lost their ranks and do not
+ * answer; the names of the first go to names_out. RONDE_E_MEMORY. */
 ronde_status tool_join_take(tool_joins *joins, tool_hosts *hosts, char names_out[512]);
 void tool_join_end(tool_joins *joins);
 

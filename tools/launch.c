@@ -221,7 +221,10 @@ static ronde_status launch_once(tool_launched *l, const tool_call *call, char **
   l->daemon_hosts = calloc((size_t)l->n_daemons, sizeof *l->daemon_hosts);
   if (!l->ranks || !l->daemon_hosts) return tool_fail(RONDE_E_MEMORY, "no memory for %d ranks", l->n_ranks);
   for (int i = 0; i < l->n_ranks; i++) l->ranks[i].end = -1;
+  if (l->joins && l->goes_on) l->joins->ranks = l->ranks, l->joins->n_ranks = l->n_ranks;
   place_ranks(l, hosts);
+  l->session = session;
+  tool_session_note_joined(session, false);
   ronde_status status = start_ranks(l, call, words, hosts, session);
   return status ? status : tool_watch(l);
 }

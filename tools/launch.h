@@ -5,6 +5,7 @@
 #include "common.h"
 #include "join.h"
 #include "mark.h"
+#include "session.h"
 
 #include <sys/types.h>
 
@@ -53,9 +54,10 @@ typedef struct tool_launched {
   int n_ranks, n_begun, n_ended;
   tool_rank *ranks; /* [n_ranks] */
   double grace_s, timeout_s;
-  bool goes_on;      /* once all had joined others than rank 0 may be lost: how it ends is what rank 0 says */
-  bool restarts;     /* survivors of a loss may be saving, */
-  bool joined;       /* if all had joined */
+  bool goes_on;  /* once all had joined others than rank 0 may be lost: how it ends is what rank 0 says */
+  bool restarts; /* survivors of a loss may be saving, */
+  bool joined;   /* if all had joined */
+  const tool_session *session;
   const char *out;   /* the run's folder, or NULL */
   tool_joins *joins; /* NULL: nobody may join */
   bool joining;      /* somebody does: the ranks have been asked to save and end, and what they say about it */

@@ -92,6 +92,19 @@ static void note_steps(tool_restarts *restarts, const tool_launched *l, json_t *
   if (least && before) json_object_set_new(before, "resumed_step", json_integer(least->resumed_step));
 }
 
+/* A variable of the environment that is longer than 128 KB keeps the system from starting a process, so the oldest go. */
+static void hand_over_list(json_t *list) {
+  enum { MOST_BYTES = 32 << 10 };
+  char *text = json_dumps(list, JSON_COMPACT);
+  while (text && strlen(text) > MOST_BYTES) {
+    free(text);
+    json_array_remove(list, 0);
+    text = json_dumps(list, JSON_COMPACT);
+  }
+  if (text) setenv(TOOL_RESTARTS, text, 1);
+  free(text);
+}
+
 /* joined, or lost, hosts; the other is NULL. */
 static void note_restart(tool_restarts *restarts, const tool_launched *l, int n_ranks, const char *joined,
                          const char *lost) {
@@ -101,14 +114,12 @@ static void note_restart(tool_restarts *restarts, const tool_launched *l, int n_
   gmtime_r(&now, &utc);
   strftime(at, sizeof at, "%Y-%m-%dT%H:%M:%SZ", &utc);
   if (!restarts->list) restarts->list = json_array();
-  json_t *loss =
-      json_pack("{s:s, s:s?, s:s?, s:s?, s:i, s:i}", "at", at, "joined", joined, "lost", joined ? NULL : cause_of(l),
-                "hosts_left_out", lost, "ranks_before", l->n_ranks, "ranks", n_ranks);
+  json_t *loss = json_pack("{s:i, s:s, s:s?, s:s?, s:s?, s:i, s:i}", "number", ++restarts->n_noted, "at", at, "joined",
+                           joined, "lost", joined ? NULL : cause_of(l), "hosts_left_out", lost, "ranks_before",
+                           l->n_ranks, "ranks", n_ranks);
   note_steps(restarts, l, loss);
   json_array_append_new(restarts->list, loss);
-  char *text = json_dumps(restarts->list, JSON_COMPACT);
-  if (text) setenv(TOOL_RESTARTS, text, 1);
-  free(text);
+  hand_over_list(restarts->list);
 }
 
 bool tool_restart_prepare(const tool_call *call, const tool_launched *l, tool_hosts *hosts, int *n_ranks,

@@ -6,8 +6,9 @@
 #include "launch.h"
 
 typedef struct tool_restarts {
-  int n;        /* so far */
-  json_t *list; /* run.json's `restarts` */
+  int n;        /* so far, after losses */
+  int n_noted;  /* those with hosts that join too */
+  json_t *list; /* run.json's `restarts`: the newest of them */
 } tool_restarts;
 
 /* Whether a loss that ends the run is to be followed by another start. */

@@ -6,7 +6,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +64,14 @@ void tool_session_begin(tool_session *session) {
   sweep_sessions(start);
   for (int i = 0; i < ATTEMPTS && !made; i++) made = make_session(session, start);
   if (!made) *session = (tool_session){.lock = -1};
+}
+
+void tool_session_note_joined(const tool_session *session, bool joined) {
+  char path[sizeof session->path + sizeof TOOL_JOINED_NAME + 1];
+  if (!*session->path) return;
+  snprintf(path, sizeof path, "%s/" TOOL_JOINED_NAME, session->path);
+  if (!joined) unlink(path);
+  else close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
 }
 
 void tool_session_enter(const tool_session *session) {

@@ -176,7 +176,7 @@ static void next_stage(tool_launched *l) {
 
 /* All save and end then, as when they are interrupted, and launch.c starts them again with whoever joins. */
 static void look_for_joiners(tool_launched *l) {
-  bool steady = l->joined && l->stage == TOOL_RUNS && l->end_by_s == 0 && !tool_signal();
+  bool steady = l->joined && l->stage == TOOL_RUNS && l->end_by_s == 0 && !l->ranks[0].gone && !tool_signal();
   if (!l->joins || !steady || !tool_join_look(l->joins)) return;
   l->joining = true;
   l->asked_s = tool_now_s();
@@ -368,7 +368,7 @@ static ronde_status conclude_loss(const tool_launched *l, int mpirun_state, bool
 static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
   char missing[512];
   bool all_ended = l->n_ended == l->n_ranks;
-  if (l->joining && all_ended && l->code == 128 + SIGINT && !tool_signal()) return RONDE_E_CANCELLED;
+  if (l->joining && (all_ended || is_over(l)) && l->code == 128 + SIGINT && !tool_signal()) return RONDE_E_CANCELLED;
   tool_say_unsaid(l);
   tell_said(l);
   if (is_over(l)) {

@@ -169,6 +169,8 @@ RONDE_API bool ronde_config_goes_on(const ronde_config *config);
 /* Whether a training that a loss has ended goes on from its --out, once its ranks are started again: --on-loss restart, or
  * continue where it is made anew among those that are left, and rank 0 was not. */
 RONDE_API bool ronde_config_restarts(const ronde_config *config);
+/* Options that can have no effect are not refused: of a run that is started again with fewer ranks than they were meant for. */
+RONDE_API void ronde_config_allow_idle(ronde_config *config);
 /* For "train": whether a strategy understands an option; true for options that do not depend on the strategy. strategy: a
  * value of --strategy; "auto" stands for the one that these workers and hosts would get. */
 RONDE_API bool ronde_config_understands(const ronde_config *config, const char *strategy, const char *option);

@@ -360,8 +360,10 @@ bool ronde__config_is_set(const ronde_config *config, const char *flag) {
   return o && bit(config->set_mask, o) && !is_neutral(o, config);
 }
 
+void ronde_config_allow_idle(ronde_config *config) { config->allows_idle = true; }
+
 ronde_status ronde__config_no_effect(const ronde_config *config, const char *flag, const char *why) {
-  if (!ronde__config_is_set(config, flag)) return RONDE_OK;
+  if (config->allows_idle || !ronde__config_is_set(config, flag)) return RONDE_OK;
   const ronde__option *o = ronde__option_find(config->verb, flag);
   char variable[RONDE__VARIABLE_BYTES];
   ronde__option_variable(o, variable);

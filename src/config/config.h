@@ -49,6 +49,7 @@ struct ronde_config {
   uint64_t set_mask[RONDE__MAX_OPTIONS /
                     64]; /* bit i: option i of the table was set by the user (command line or environment) */
   uint64_t environment_mask[RONDE__MAX_OPTIONS / 64]; /* by the environment: errors then name the variable */
+  bool allows_idle;                                   /* options that can have no effect are not refused */
   char *texts[RONDE__MAX_OPTIONS];                    /* that ronde_config_get has handed out */
 };
 

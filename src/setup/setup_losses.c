@@ -31,6 +31,8 @@ static const char *why_not_restart(const ronde__job *job) {
 
 ronde_status ronde__set_up_losses(ronde__job *job) {
   ronde__options *o = &job->config->options;
+  if (job->roles.n_ranks == 1 && job->config->allows_idle)
+    o->on_loss = RONDE__ON_LOSS_STOP; /* nobody is left to lose */
   const char *why = o->on_loss == RONDE__ON_LOSS_RESTART ? why_not_restart(job) : why_not_continue(job);
   if (why && (o->on_loss == RONDE__ON_LOSS_CONTINUE || o->on_loss == RONDE__ON_LOSS_RESTART))
     return ronde__fail(RONDE_E_USAGE, "--on-loss %s: %s", ronde_config_get(job->config, "on-loss"), why);

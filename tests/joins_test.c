@@ -1,0 +1,110 @@
+/* Hosts that join a training while it is under way, and those that come back after a loss. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <ronde/measure.h>
+
+#include "mpi_testing.h"
+#include "sanitized.h"
+
+#define HOSTS RONDE_SOURCE_DIR "/tests/hosts.sh"
+
+/* One that is added to the file, while the run is under way: no step is lost, and the third worker has the weights of the others. */
+static void a_host_joins(void **state) {
+  check_run(0,
+            run_on_hosts("printf 'ronde1\\nronde2\\n' >hosts && { (sleep 2; echo ronde3 >>hosts) >/dev/null 2>&1 & } ",
+                         "--epochs 300 --hostfile hosts --elastic --on-loss restart --sentinel 100 --out joins"));
+  json_t *json = left_by("joins", "run.json");
+  const json_t *one = json_array_get(json_object_get(json, "restarts"), 0);
+  assert_string_equal(json_string_value(json_object_get(one, "joined")), "ronde3");
+  assert_int_equal(json_integer_value(json_object_get(one, "ranks_before")), 2);
+  assert_int_equal(json_integer_value(json_object_get(one, "ranks")), 3);
+  assert_true(json_integer_value(json_object_get(one, "resumed_step")) > 0);
+  assert_int_equal(json_integer_value(json_object_get(one, "steps_lost")), 0);
+  assert_int_equal(json_integer_value(json_object_get(json_object_get(json, "world"), "workers")), 3);
+  assert_string_equal(json_string_value(json_object_get(json, "status")), "completed");
+  json_decref(json);
+  assert_null(strstr(said, "interrupted"));
+}
+
+/* The others go on at once, and start again with it once its host answers: no step is lost by either. */
+static void a_lost_worker_comes_back(void **state) {
+  check_run(0, run_on_hosts("printf 'ronde1\\nronde2\\nronde3\\n' >hosts",
+                            "--epochs 200 --hostfile hosts --elastic --on-loss continue --sentinel 100 "
+                            "--drill kill:2@100 --out back"));
+  json_t *json = left_by("back", "run.json");
+  const json_t *one = json_array_get(json_object_get(json, "restarts"), 0);
+  assert_int_equal(json_array_size(json_object_get(json, "restarts")), 1);
+  assert_string_equal(json_string_value(json_object_get(one, "joined")), "ronde3");
+  assert_int_equal(json_integer_value(json_object_get(one, "ranks")), 3);
+  assert_int_equal(json_integer_value(json_object_get(one, "steps_lost")), 0);
+  assert_true(json_integer_value(json_object_get(one, "resumed_step")) > 100);
+  assert_string_equal(json_string_value(json_object_get(json, "status")), "completed");
+  json_decref(json);
+  check_run(0, run("test $(wc -l <back/steps.jsonl) = 2400"));
+}
+
+/* With all that ran on it, Open MPI's daemon too: mpirun would end the others two seconds later. */
+static void the_others_outlive_a_lost_host(void **state) {
+  check_run(0, run_on_hosts("{ (sleep 2; kill -9 $(ip netns pids ronde3)) >/dev/null 2>&1 & } ",
+                            "--epochs 100 --drill slow:0:5 --on-loss continue --out outlive"));
+  json_t *json = left_by("outlive", "run.json");
+  assert_int_equal(json_array_size(json_object_get(json, "lost_workers")), 1);
+  assert_int_equal(json_array_size(json_object_get(json, "restarts")), 0);
+  json_decref(json);
+}
+
+/* One worker alone does what it can of what several were asked for; and a host whose only process is killed is not lost. */
+static void one_worker_is_left_and_is_lost(void **state) {
+  check_run(0,
+            run_on_hosts("printf 'ronde1\\nronde2\\n' >hosts && "
+                         "{ (sleep 2; kill -9 $(ip netns pids ronde2); sleep 3; for p in $(ip netns pids ronde1); do "
+                         "grep -qx ronde /proc/$p/comm && kill -9 $p; done) >/dev/null 2>&1 & } ",
+                         "--epochs 600 --hostfile hosts --on-loss restart --sentinel 100 --timeout 30 --out alone"));
+  json_t *json = left_by("alone", "run.json"), *restarts = json_object_get(json, "restarts");
+  assert_int_equal(json_array_size(restarts), 2);
+  assert_string_equal(json_string_value(json_object_get(json_array_get(restarts, 0), "hosts_left_out")), "ronde2");
+  assert_string_equal(json_string_value(json_object_get(json_array_get(restarts, 1), "hosts_left_out")), "");
+  assert_int_equal(json_integer_value(json_object_get(json_array_get(restarts, 1), "ranks")), 1);
+  assert_string_equal(json_string_value(json_object_get(json, "status")), "completed");
+  json_decref(json);
+}
+
+/* What happens for an hour, for some seconds: scripts/churn.py. */
+static void a_run_survives_churn(void **state) {
+  need_mpi();
+  leave_out_if(SANITIZED, "its many starts take long, in code that other losses run");
+  if (geteuid() != 0 || run("python3 --version") || run("%s with 1 -- 'unshare --uts --mount true'", HOSTS)) {
+    print_message("SKIP: no python3, or no right to make network namespaces\n");
+    skip();
+  }
+  check_run(0, run("TMPDIR=%s timeout 100 python3 -B " RONDE_SOURCE_DIR "/scripts/churn.py --build $(dirname " RONDE
+                   ") --hosts 3 --epochs 40 --data synthetic:1x28x28:10:600 --on-loss continue --events kill,join "
+                   "--gap 1,3 --quiet-after 5 --seed 4",
+                   folder));
+  check_says("all holds");
+}
+
+static void joins_that_cannot_be_are_refused(void **state) {
+  need_mpi();
+  check_run(2, run(RONDE " train " SMALL " --workers 2 --transport mpi --on-loss restart --out none --elastic"));
+  check_says("--elastic: a host joins by a line in --hostfile FILE");
+  check_run(0, run("echo localhost >hosts"));
+  check_run(2, run(RONDE " train " SMALL " --hostfile hosts --workers 2 --on-loss restart --out none --elastic"));
+  check_says("--elastic: leave out --workers");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_host_joins),
+      cmocka_unit_test(a_lost_worker_comes_back),
+      cmocka_unit_test(the_others_outlive_a_lost_host),
+      cmocka_unit_test(one_worker_is_left_and_is_lost),
+      cmocka_unit_test(a_run_survives_churn),
+      cmocka_unit_test(joins_that_cannot_be_are_refused),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
