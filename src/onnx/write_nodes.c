@@ -385,16 +385,9 @@ static void write_slice(ronde__onnx_writer *w, const ronde__node *node) {
 
 /* Repeated for each example of the input's batch. */
 static void write_parameter(ronde__onnx_writer *w, const ronde__node *node) {
-  int index = node->param[0];
-  const ronde__param *param = &w->graph->params[index];
-  const ronde__shape *shape = &param->shape;
-  const char *y = ronde__onnx_out_name(w, node, 0);
+  const ronde__shape *shape = &w->graph->params[node->param[0]].shape;
+  const char *y = ronde__onnx_out_name(w, node, 0), *name = ronde__onnx_give_param(w, node, 0, node->label);
   const char *batch = ronde__onnx_text(w, "%s.batch", y ? y : ""), *all = ronde__onnx_text(w, "%s.sizes", y ? y : "");
-  float *values = w->written[index] ? NULL
-                  : param->fixed    ? ronde__onnx_add_fixed(w, node->label, param->name, shape->rank, shape->dim)
-                                    : ronde__onnx_add_floats_of(w, param->name, shape);
-  if (values) ronde__net_get(w->net, ronde__onnx_param_at(w->net, index), values);
-  w->written[index] = true;
   Onnx__NodeProto *sizes = ronde__onnx_add(w, "Shape", node->label, batch);
   ronde__onnx_add_input(w, sizes, w->names[node->in[0]]);
   ronde__onnx_add_int(w, sizes, "end", 1);
@@ -403,7 +396,7 @@ static void write_parameter(ronde__onnx_writer *w, const ronde__node *node) {
   ronde__onnx_add_input(w, join, ronde__onnx_add_sizes(w, shape->rank, shape->dim));
   ronde__onnx_add_int(w, join, "axis", 0);
   Onnx__NodeProto *to = ronde__onnx_add(w, "Expand", node->label, y);
-  ronde__onnx_add_input(w, to, param->name);
+  ronde__onnx_add_input(w, to, name);
   ronde__onnx_add_input(w, to, all);
 }
 
@@ -457,8 +450,9 @@ static void write_linear(ronde__onnx_writer *w, const ronde__node *node) {
 
 /* Rows of a table. */
 static void write_embedding(ronde__onnx_writer *w, const ronde__node *node) {
+  const char *table = ronde__onnx_give_param(w, node, 0, w->graph->params[node->param[0]].name);
   Onnx__NodeProto *to = ronde__onnx_add(w, "Gather", node->label, ronde__onnx_out_name(w, node, 0));
-  ronde__onnx_add_param(w, node, 0, to);
+  ronde__onnx_add_input(w, to, table);
   ronde__onnx_add_input(w, to, w->names[node->in[0]]);
 }
 
