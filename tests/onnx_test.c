@@ -317,7 +317,8 @@ static ronde_tensor *sequences(ronde_graph *graph, ronde_tensor *x) {
   const ronde_recurrent_options both = {.hidden = 4, .both_directions = true}, two = {.hidden = 3, .layers = 2};
   x = ronde_lstm(ronde_gru(x, "gru1", &both, NULL), "lstm1", &both, NULL, NULL);
   x = ronde_rms_norm(ronde_gru(x, "gru2", &two, NULL), "norm", 1e-4f);
-  x = ronde_lstm(x, "lstm2", &(ronde_recurrent_options){.hidden = 4, .peepholes = true, .no_bias = true}, NULL, NULL);
+  x = ronde_lstm(x, "lstm2", &(ronde_recurrent_options){.hidden = 4, .peepholes = true, .no_bias = true, .clip = 0.5f}, NULL,
+                 NULL);
   x = ronde_gru(x, "gru3", &(ronde_recurrent_options){.hidden = 3, .reset_first = true, .both_directions = true}, NULL);
   x = ronde_rnn(x, "rnn1", &(ronde_recurrent_options){.hidden = 5, .layers = 2}, NULL);
   x = ronde_rnn(x, "rnn2", &(ronde_recurrent_options){.hidden = 4, .both_directions = true, .relu = true}, NULL);

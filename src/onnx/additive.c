@@ -65,25 +65,21 @@ static bool is_rows(const ronde__onnx_import *im, int value, int64_t dims[RONDE_
 
 /* ---- the nodes ---- */
 
-/* Queries as [T,1,U] and keys as [1,S,U], and their sum. */
-static const ronde__onnx_node *find_sum(const ronde__onnx_import *im, const ronde__onnx_node *node, additive *a) {
+/* Queries as [T,1,U], perhaps with a bias, keys as [1,S,U], and their sum. */
+static const ronde__onnx_node *find_sum(const ronde__onnx_import *im, const ronde__onnx_node *rows, additive *a) {
   int64_t of_query[RONDE_MAX_RANK], of_key[RONDE_MAX_RANK];
-  const ronde__onnx_node *rows = node;
-  a->query = node->n_in ? node->in[0] : -1;
-  if (node->build == ronde__onnx_op_add) {
-    if (!is_rows(im, a->query, of_query) || !vector_of(im, other_of(node, a->query), of_query[1])) return NULL;
-    a->bias = node->in[1];
-    take(a, node);
-    rows = next_of(im, node, ronde__onnx_op_unsqueeze);
-  }
-  if (!rows || !is_unsqueeze(im, rows, 2)) return NULL;
+  a->query = rows->in[0];
+  if (!is_unsqueeze(im, rows, 2) || !is_rows(im, a->query, of_query) || !take(a, rows)) return NULL;
+  const ronde__onnx_node *biased = next_of(im, rows, ronde__onnx_op_add);
+  const int bias = biased ? other_of(biased, rows->out[0]) : -1;
+  if (vector_of(im, bias, of_query[1]) && take(a, biased)) a->bias = bias, rows = biased;
   const ronde__onnx_node *sum = next_of(im, rows, ronde__onnx_op_add);
   const ronde__onnx_node *columns =
       sum ? producer_of(im, other_of(sum, rows->out[0]), ronde__onnx_op_unsqueeze) : NULL;
   if (!columns || next_of(im, columns, ronde__onnx_op_add) != sum || !is_unsqueeze(im, columns, 1)) return NULL;
   a->key = columns->in[0];
-  bool fits = is_rows(im, a->query, of_query) && is_rows(im, a->key, of_key) && of_query[1] == of_key[1];
-  return fits && take(a, rows) && take(a, columns) && take(a, sum) ? sum : NULL;
+  bool fits = is_rows(im, a->key, of_key) && of_query[1] == of_key[1];
+  return fits && take(a, columns) && take(a, sum) ? sum : NULL;
 }
 
 /* v, or g v / |v|. */
@@ -162,8 +158,7 @@ static ronde_status build(ronde__onnx_import *im, const additive *a, ronde__onnx
 ronde_status ronde__onnx_build_additive(ronde__onnx_import *im, const ronde__onnx_node *node, bool *done_out) {
   additive a = {.bias = -1, .scale = -1};
   ronde__onnx_layer layer = {0};
-  bool may_begin = node->build == ronde__onnx_op_add || node->build == ronde__onnx_op_unsqueeze;
-  *done_out = may_begin && im->file->lead && find(im, node, &a);
+  *done_out = node->build == ronde__onnx_op_unsqueeze && im->file->lead && find(im, node, &a);
   if (!*done_out) return RONDE_OK;
   ronde_status status = build(im, &a, &layer);
   ronde__onnx_layer_release(&layer);

@@ -1,6 +1,7 @@
 /* Recurrent operators: LSTM, GRU and RNN, of one layer, in either direction or in both. */
 #include "onnx/import.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@ typedef struct cell {
   bool backwards;   /* of one direction: from the last step to the first */
   bool batch_first; /* [batch,time,features], in place of [time,batch,features] */
   int64_t hidden, features;
+  float clip;                                            /* 0: none */
   const ronde_tensor *x;                                 /* [T,F] */
   const ronde_tensor *begin[MAX_STATES][MAX_DIRECTIONS]; /* [H]; NULL: zero */
   const ronde_tensor *lengths;                           /* [1]: how many steps an example has; NULL: all */
@@ -66,9 +68,10 @@ static ronde_status read_way(const ronde__onnx_import *im, const ronde__onnx_nod
   c->directions = both ? 2 : 1;
   if (!forward && !both && !c->backwards) return ronde__onnx_fail(im, node, "its direction is not known");
   read_function(node, c);
-  if (!has_usual_activations(node, c) || ronde__onnx_attr(node, "clip") ||
-      ronde__onnx_attr_int(node, "input_forget", 0))
-    return ronde__onnx_fail(im, node, "only the usual gates are supported, without clip and input_forget");
+  if (!has_usual_activations(node, c) || ronde__onnx_attr_int(node, "input_forget", 0))
+    return ronde__onnx_fail(im, node, "only the usual gates are supported, without input_forget");
+  c->clip = (float)ronde__onnx_attr_float(node, "clip", 0);
+  if (!(c->clip >= 0 && isfinite(c->clip))) return ronde__onnx_fail(im, node, "its clip is no positive number");
   if (c->kind == RONDE__OP_GRU && !ronde__onnx_attr_int(node, "linear_before_reset", 0))
     c->kind_of_cell = RONDE__CELL_GRU_RESET_FIRST;
   return RONDE_OK;
@@ -202,6 +205,7 @@ static ronde_status add_direction(ronde__onnx_import *im, const cell *c, int d, 
                          .bias = ronde__onnx_in(im, c->node, BIAS) != NULL,
                          .peepholes = has_peepholes(im, c),
                          .lengths = c->lengths != NULL,
+                         .clip = c->clip,
                          .reverse = c->backwards || d == 1};
   for (int i = 0; i < c->states && c->begin[i][d]; i++) inputs[attr.n_inputs++] = c->begin[i][d];
   if (c->lengths) inputs[attr.n_inputs++] = c->lengths;

@@ -262,11 +262,20 @@ ronde_status ronde__onnx_op_unsqueeze(ronde__onnx_import *im, const ronde__onnx_
   return set_sizes(im, node, &sizes);
 }
 
+/* Whether a product is a linear layer of its first operand. */
+static bool is_linear(const ronde__onnx *file, const ronde__onnx_node *product, int operand) {
+  int weight = product->n_in == 2 && product->in[0] == operand ? product->in[1] : -1;
+  const int producer = weight < 0 ? -1 : file->producer[weight];
+  if (producer >= 0 && file->nodes[producer].build == ronde__onnx_op_transpose) weight = file->nodes[producer].in[0];
+  return weight >= 0 && file->constants[weight] && file->constants[weight]->n_dims == 2 && !file->is_buffer[weight];
+}
+
 /* Whether only products of matrices read it, which can take it as it lies. */
 static bool is_for_product(const ronde__onnx_import *im, const ronde__onnx_node *node, const ronde__onnx_place *place,
                            int rank, const int *order) {
   const ronde__onnx_node *next = ronde__onnx_only_reader(im->file, node->out[0]);
   if (!next || next->build != ronde__onnx_op_matmul || rank < 2 || place->at > place->rank - 3) return false;
+  if (is_linear(im->file, next, node->out[0])) return false;
   for (int d = 0; d < rank - 2; d++)
     if (order[d] != d) return false;
   return order[rank - 2] == rank - 1;

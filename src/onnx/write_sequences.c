@@ -61,6 +61,7 @@ static void add_kind(ronde__onnx_writer *w, const ronde__node *node, Onnx__NodeP
   ronde__onnx_add_int(w, to, "hidden_size", node->attr.out_channels);
   if (node->attr.reverse) ronde__onnx_add_word(w, to, "direction", "reverse");
   if (node->attr.cell == RONDE__CELL_GRU) ronde__onnx_add_int(w, to, "linear_before_reset", 1);
+  if (node->attr.clip > 0) ronde__onnx_add_float(w, to, "clip", node->attr.clip);
   if (node->attr.cell == RONDE__CELL_RELU) ronde__onnx_add_word_list(w, to, "activations", "Relu");
 }
 
@@ -162,14 +163,13 @@ static const char *add_vector(ronde__onnx_writer *w, const ronde__node *node, co
 
 /* v tanh(q + k + b), [N,T,S]. */
 static const char *add_scores(ronde__onnx_writer *w, const ronde__node *node, const char *y) {
-  const char *query = w->names[node->in[0]], *biased = ronde__onnx_text(w, "%s.biased", y);
   const char *rows = ronde__onnx_text(w, "%s.queries", y), *columns = ronde__onnx_text(w, "%s.keys", y);
   const char *sums = ronde__onnx_text(w, "%s.sums", y), *tanh = ronde__onnx_text(w, "%s.tanh", y);
-  const char *scores = ronde__onnx_text(w, "%s.scores", y);
-  if (node->attr.normalised) ronde__onnx_add_param(w, node, 2, ronde__onnx_add_step(w, "Add", query, biased));
-  ronde__onnx_add_axis(w, "Unsqueeze", 2, node->attr.normalised ? biased : query, rows);
+  const char *scores = ronde__onnx_text(w, "%s.scores", y), *biased = ronde__onnx_text(w, "%s.biased", y);
+  ronde__onnx_add_axis(w, "Unsqueeze", 2, w->names[node->in[0]], rows);
   ronde__onnx_add_axis(w, "Unsqueeze", 1, w->names[node->in[1]], columns);
-  ronde__onnx_add_input(w, ronde__onnx_add_step(w, "Add", rows, sums), columns);
+  if (node->attr.normalised) ronde__onnx_add_param(w, node, 2, ronde__onnx_add_step(w, "Add", rows, biased));
+  ronde__onnx_add_input(w, ronde__onnx_add_step(w, "Add", node->attr.normalised ? biased : rows, sums), columns);
   ronde__onnx_add_step(w, "Tanh", sums, tanh);
   const char *vector = node->attr.normalised ? add_vector(w, node, y) : NULL;
   Onnx__NodeProto *to = ronde__onnx_add_step(w, "MatMul", tanh, scores);

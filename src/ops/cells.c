@@ -7,6 +7,7 @@
  *   n = tanh(W_in x_t + b_in + r q), h_t = (1 - z) n + z h_(t-1); a row is [r z n q].
  * A GRU as it was published resets h in front of the product: n = tanh(W_in x_t + b_in + W_hn (r h_(t-1)) + b_hn); a row is
  * [r z n].
+ * With a clip, what goes into a function is bounded by it on both sides, as ONNX has it; of an LSTM c_t where it goes into tanh, too.
  * A simple layer: h_t = tanh, or ReLU, of (W_ih x_t + b_ih + W_hh h_(t-1) + b_hh); a row is h_t.
  * Sources: Hochreiter & Schmidhuber, "Long short-term memory", 1997, with forget gates; peepholes: Gers & Schmidhuber,
  * "Recurrent nets that time and count", 2000; Cho et al., "Learning phrase representations using RNN encoder-decoder", 2014; the
@@ -24,11 +25,11 @@ static void lstm_biases(const float *of_x, const float *of_h, int64_t h, float *
 }
 
 static void lstm_step(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->lstm_step(s->row, s->bias, s->peepholes, s->cell_before, s->cell, s->y, s->h);
+  kernels->lstm_step(s->row, s->bias, s->peepholes, s->cell_before, s->cell, s->y, s->clip, s->h);
 }
 
 static void lstm_step_back(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->lstm_step_back(s->row, s->peepholes, s->cell_before, s->cell, s->dy, s->dh, s->dcell, s->drow, s->h);
+  kernels->lstm_step_back(s->row, s->peepholes, s->cell_before, s->cell, s->dy, s->dh, s->dcell, s->drow, s->clip, s->h);
 }
 
 static const ronde__cell lstm_cell = {
@@ -51,11 +52,11 @@ static void gru_biases(const float *of_x, const float *of_h, int64_t h, float *b
 }
 
 static void gru_step(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->gru_step(s->row, s->sums, s->bias, s->y_before, s->y, s->h);
+  kernels->gru_step(s->row, s->sums, s->bias, s->y_before, s->y, s->clip, s->h);
 }
 
 static void gru_step_back(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->gru_step_back(s->row, s->y_before, s->dy, s->dh, s->drow, s->h);
+  kernels->gru_step_back(s->row, s->y_before, s->dy, s->dh, s->drow, s->clip, s->h);
 }
 
 static const ronde__cell gru_cell = {
@@ -76,19 +77,19 @@ static void reset_biases(const float *of_x, const float *of_h, int64_t h, float 
 }
 
 static void reset_first(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->gru_reset(s->row, s->bias, s->y_before, s->reset, s->h);
+  kernels->gru_reset(s->row, s->bias, s->y_before, s->reset, s->clip, s->h);
 }
 
 static void reset_step(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->gru_reset_step(s->row, s->bias, s->y_before, s->y, s->h);
+  kernels->gru_reset_step(s->row, s->bias, s->y_before, s->y, s->clip, s->h);
 }
 
 static void reset_step_back(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->gru_reset_step_back(s->row, s->y_before, s->dy, s->dh, s->drow, s->h);
+  kernels->gru_reset_step_back(s->row, s->y_before, s->dy, s->dh, s->drow, s->clip, s->h);
 }
 
 static void reset_first_back(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->gru_reset_back(s->row, s->y_before, s->dreset, s->dh, s->drow, s->reset, s->h);
+  kernels->gru_reset_back(s->row, s->y_before, s->dreset, s->dh, s->drow, s->reset, s->clip, s->h);
 }
 
 static const ronde__cell reset_cell = {
@@ -108,19 +109,19 @@ static const ronde__cell reset_cell = {
 /* ---- simple layers ---- */
 
 static void tanh_step(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->rnn_step(s->row, s->bias, false, s->y, s->h);
+  kernels->rnn_step(s->row, s->bias, false, s->y, s->clip, s->h);
 }
 
 static void tanh_step_back(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->rnn_step_back(s->row, s->dy, false, s->dh, s->drow, s->h);
+  kernels->rnn_step_back(s->row, s->dy, false, s->dh, s->drow, s->clip, s->h);
 }
 
 static void relu_step(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->rnn_step(s->row, s->bias, true, s->y, s->h);
+  kernels->rnn_step(s->row, s->bias, true, s->y, s->clip, s->h);
 }
 
 static void relu_step_back(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->rnn_step_back(s->row, s->dy, true, s->dh, s->drow, s->h);
+  kernels->rnn_step_back(s->row, s->dy, true, s->dh, s->drow, s->clip, s->h);
 }
 
 static const ronde__cell tanh_cell = {
