@@ -158,7 +158,8 @@ static void check_file(const char *name) {
 static void test_files_of_others(void **state) {
   static const char *const names[] = {"small",         "residual",  "branches",      "windows",
                                       "pooled",        "sequence",  "torch-resnet",  "torch-attention",
-                                      "torch-windows", "recurrent", "torch-buffers", "cells"};
+                                      "torch-windows", "recurrent", "torch-buffers", "cells",
+                                      "torch-encoder", "torch-reader",  "torch-translator"};
   need_onnx();
   for (size_t i = 0; i < RONDE__COUNT(names); i++) check_file(names[i]);
 }

@@ -503,6 +503,7 @@ ronde_status ronde__onnx_op_gather(ronde__onnx_import *im, const ronde__onnx_nod
 /* Of sizes: from one place to another. */
 ronde_status ronde__onnx_op_slice(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
+  if (KIND(in, NUMBER)) return pass_on(im, node); /* a state of zeros */
   if (KIND(in, TENSOR) || (KIND(in, CONSTANT) && !ronde__onnx_is_sizes(in))) return ronde__onnx_slice_tensor(im, node);
   ronde__onnx_value from, place[4] = {{.n = 0}, {.n = 0}, {.n = 1, .size = {0}}, {.n = 1, .size = {1}}};
   RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &from));

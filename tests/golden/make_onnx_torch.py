@@ -176,8 +176,8 @@ class Translator(nn.Module):
 
     def forward(self, source, target):
         unseen = torch.triu(torch.full((STEPS - 1, STEPS - 1), float("-inf")), diagonal=1)
-        y = self.net(self.source(source), self.target(target), tgt_mask=unseen, src_key_padding_mask=source == 0,
-                     memory_key_padding_mask=source == 0)
+        y = self.net(self.source(source), self.target(target), tgt_mask=unseen, tgt_is_causal=False,
+                     src_key_padding_mask=source == 0, memory_key_padding_mask=source == 0)
         return self.fc(y)
 
 
