@@ -572,6 +572,7 @@ static const op_case op_cases[] = {
     /* the same shapes, gates, maps, one number, both sides */
     PAIR(PAIR, MULTIPLY, 7, 67, 3, 3, 67, 1, 1),
     PAIR(PAIR, MULTIPLY, 7, 67, 1, 1, 67, 3, 3),
+    PAIR(PAIR, MULTIPLY, 2, 20, 9, 8, 20, 1, 1),
     PAIR(PAIR, MULTIPLY, 42, 10, 2, 3, 1, 2, 3),
     PAIR(PAIR, MULTIPLY, 3, 20, 4, 5, 1, 1, 1),
     PAIR(PAIR, MULTIPLY, 3, 20, 1, 5, 1, 4, 1),
@@ -675,6 +676,7 @@ static const op_case op_cases[] = {
 
     PLAIN_OP(REORDER, 1, 1, 1, 1, false, 0),
     PLAIN_OP(REORDER, 7, 67, 3, 3, false, 0),
+    PLAIN_OP(REORDER, 3, 20, 9, 8, false, 0),
     PLAIN_OP(REORDER, 42, 10, 2, 3, false, 0),
     PLAIN_OP(REORDER, 126, 16, 1, 5, false, 0),
     PLAIN_OP(REORDER, 7, 130, 1, 1, true, 0),

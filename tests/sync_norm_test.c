@@ -32,10 +32,10 @@ static ronde_source images(int64_t n) {
                         .read = read_images};
 }
 
-/* Two normalisations, one of them in a branch; one over 1x1 maps: of the batch alone. */
+/* Two normalisations, one of which executes the function behind it, the other in a branch; one over 1x1 maps: of the batch alone. */
 static ronde_tensor *small_normed(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
   ronde_conv2d_options o = {.out_channels = 20, .kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .no_bias = true};
-  x = ronde_relu(ronde_batch_norm2d(ronde_conv2d(x, "conv1", &o), "bn1", NULL));
+  x = ronde_silu(ronde_batch_norm2d(ronde_conv2d(x, "conv1", &o), "bn1", NULL));
   o.stride[0] = o.stride[1] = 1;
   x = ronde_add(ronde_batch_norm2d(ronde_conv2d(x, "conv2", &o), "bn2", NULL), x);
   x = ronde_batch_norm2d(ronde_adaptive_avg_pool2d(ronde_relu(x), 1, 1), "bn3", NULL);

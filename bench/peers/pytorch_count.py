@@ -6,7 +6,7 @@ def count_flops(torch, net, x):
     flops = []
 
     def count(module, inputs, output):
-        flops.append(2 * module.weight[0].numel() * output[0].numel())
+        flops.append(2 * module.weight[0].numel() * output.numel())  # of a batch of one
 
     def count_steps(module, inputs, output):
         packed = isinstance(inputs[0], torch.nn.utils.rnn.PackedSequence)

@@ -38,7 +38,7 @@ class Bert(torch.nn.Module):
 # name: the network of (vocabulary, steps, classes), and the names of the weights whose rows are the vocabulary and the classes
 TOKENS = {
     "gpt-tiny": (models.TinyGpt, "transformer.wte", "lm_head"),
-    "transformer": (functools.partial(models.Transformer, layers=6, heads=8, width=512), "src_embedding", "generator"),
+    "transformer": (functools.partial(models.Transformer, layers=6, heads=8, width=512, tied=True), "embedding", "generator"),
     "transformer-tiny": (models.Transformer, "src_embedding", "generator"),
     "gnmt": (models.TRANSLATORS["gnmt"], *models.Gnmt.ENDS),
     "gnmt-tiny": (models.TRANSLATORS["gnmt-tiny"], *models.Gnmt.ENDS),

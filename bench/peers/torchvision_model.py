@@ -41,6 +41,7 @@ def count_flops(net, x):
     """Multiply-adds x 2 of one example's convolutions and products of matrices."""
     from torch.utils.flop_counter import FlopCounterMode
 
+    torch.backends.mha.set_fastpath_enabled(False)  # one operator for a whole attention, which the counter does not know
     net.eval()
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         net(x[:1])

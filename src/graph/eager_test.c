@@ -88,6 +88,7 @@ static void check_networks(const network *networks, size_t n_networks) {
 
 static void equals_the_plan(void **unused) {
   check_networks(networks, RONDE__COUNT(networks));
+  check_networks(normed_networks, RONDE__COUNT(normed_networks));
   check_networks(sequence_networks, RONDE__COUNT(sequence_networks));
 }
 

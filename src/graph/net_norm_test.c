@@ -1,4 +1,4 @@
-/* Batch normalisation fused with the sum and the ReLU behind it, in the networks of net_testing.h, against the
+/* Batch normalisation fused with the sum and the activation behind it, in the networks of net_testing.h, against the
  * interpreter, which fuses nothing: in training and in evaluation. */
 #include "graph/net_testing.h"
 #include "graph/plan.h"
@@ -75,11 +75,15 @@ static void threads_give_the_same_bits(void **unused) {
 static void fuses_what_it_may(void **unused) {
   static const struct {
     void (*build)(ronde_graph *graph, ronde_tensor *x);
-    int norms, with_relu, with_add, with_both, adds;
+    int norms, with_relu, with_add, with_both, adds, with_silu, with_gelu;
   } wanted[] = {
-      {build_norm_block, 0, 1, 0, 1, 0},           {build_norm_downsample, 1, 0, 0, 1, 0},
-      {build_norm_before_shortcut, 0, 0, 1, 1, 0}, {build_norm_busy_shortcut, 0, 0, 3, 0, 2},
-      {build_norm_output, 0, 0, 1, 0, 0},          {build_norm_apart, 3, 0, 0, 0, 5},
+      {build_norm_block, .with_relu = 1, .with_both = 1},
+      {build_norm_downsample, .norms = 1, .with_both = 1},
+      {build_norm_before_shortcut, .with_add = 1, .with_both = 1},
+      {build_norm_busy_shortcut, .with_add = 3, .adds = 2},
+      {build_norm_output, .with_add = 1},
+      {build_norm_apart, .norms = 3, .adds = 5},
+      {build_norm_function, .norms = 2, .adds = 1, .with_silu = 1, .with_gelu = 1},
   };
   for (size_t i = 0; i < RONDE__COUNT(normed_networks); i++) {
     ronde__prof *prof;
@@ -93,6 +97,8 @@ static void fuses_what_it_may(void **unused) {
     assert_int_equal(calls_of(prof, "batch_norm+relu"), wanted[i].with_relu);
     assert_int_equal(calls_of(prof, "batch_norm+add"), wanted[i].with_add);
     assert_int_equal(calls_of(prof, "batch_norm+add+relu"), wanted[i].with_both);
+    assert_int_equal(calls_of(prof, "batch_norm+silu"), wanted[i].with_silu);
+    assert_int_equal(calls_of(prof, "batch_norm+gelu"), wanted[i].with_gelu);
     assert_int_equal(calls_of(prof, "add"), wanted[i].adds);
     examples_free(&e);
     ronde__net_destroy(net);

@@ -67,8 +67,9 @@ void build_norm_output(ronde_graph *graph, ronde_tensor *x);
 
 /* Sums that stay apart: what is normalised is added too; the normalised is read twice, or is the output. */
 void build_norm_apart(ronde_graph *graph, ronde_tensor *x);
+void build_norm_function(ronde_graph *graph, ronde_tensor *x);
 
-extern const network normed_networks[6];
+extern const network normed_networks[7];
 
 /* Networks of sequences, for which there is no interpreter. */
 extern const network sequence_networks[2];

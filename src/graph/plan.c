@@ -125,7 +125,7 @@ static int add_reorder(builder *b, int value, const ronde__phys *from, const ron
   *step = ronde__step_of_reorder(from, to, plan->values[value].has_gradient, b->options);
   step->for_loss = user->for_loss;
   step->for_output = user->for_output;
-  step->node = b->node;
+  step->node = step->desc.layer = b->node;
   step->in[0] = value;
   return step->out[0] = ronde__plan_add_value(plan, *to, false, plan->values[value].has_gradient);
 }

@@ -18,8 +18,10 @@ static void joint_name(const ronde__plan_step *step, char *name, size_t size) {
   }
   bool alone = step->op == ronde__ops[RONDE__OP_ACTIVATION];
   bool sum = step->op == ronde__ops[RONDE__OP_BATCH_NORM2D] && step->desc.n_inputs > 1;
-  snprintf(name, size, "%s%s%s%s%s%s", alone ? "" : step->op->name, sum ? "+add" : "", attr->act && !alone ? "+" : "",
-           acts[attr->act], attr->pool.relu ? "+relu" : "", attr->pool.kernel[0] ? "+max_pool" : "");
+  snprintf(name, size, "%s%s%s%s%s%s%s%s", alone ? "" : step->op->name, sum ? "+add" : "",
+           attr->act && !alone ? "+" : "", acts[attr->act], attr->pool.relu ? "+relu" : "",
+           attr->pool.kernel[0] ? "+max_pool" : "", attr->pointwise_behind ? "+" : "",
+           attr->pointwise_behind ? functions[attr->pointwise.kind] : "");
 }
 
 double ronde__plan_step_bytes(const ronde__plan_step *step, bool backward, double taker_bytes) {

@@ -215,6 +215,10 @@ typedef struct ronde__kernels {
   /* dx[j] (+)= dy[j] * f'(x[j]); dx may be dy */
   void (*pointwise_backward)(const ronde__pointwise *f, const float *dy, const float *x, float *dx, int64_t n,
                              bool accumulate);
+  /* Of y[r][j] = x[r][j] * gate[j], n a multiple of 16: sums[j] = sum over r < rows of dy[r][j] * x[r][j], and
+   * dx[r][j] (+)= dy[r][j] * gate[j], where dx is not NULL; it may be dy, but not x */
+  void (*gate_backward)(const float *dy, const float *x, const float *gate, int64_t rows, int64_t n, float *dx,
+                        bool accumulate, float *sums);
 
   /* db[j] += sum over r < rows of dy[r][j]; and the sum of dy[0..n) */
   void (*column_sums)(const float *dy, int64_t ld, int64_t rows, int64_t n, float *db);

@@ -42,6 +42,31 @@ static void test_column_sums(void **state) {
     for (int64_t rows = 0; rows < 300; rows += 1 + rows) check_columns(rows, n);
 }
 
+/* accumulate 2: without dx. */
+static void check_gate(int64_t rows, int64_t n, int accumulate) {
+  floats dy = floats_make(rows * n, 1), x = floats_make(rows * n, 2), gate = floats_make(n, 3);
+  floats dx = floats_make(rows * n, 1), before = floats_copy(&dx, 0), sums = floats_make(n, 5);
+  kernels->gate_backward(dy.at, x.at, gate.at, rows, n, accumulate == 2 ? NULL : dx.at, accumulate == 1, sums.at);
+  for (int64_t j = 0; j < n; j++) {
+    double want = 0;
+    for (int64_t r = 0; r < rows; r++) want += (double)dy.at[r * n + j] * (double)x.at[r * n + j];
+    assert_true(fabs((double)sums.at[j] - want) <= 1e-6 * (1 + sqrt((double)rows)));
+  }
+  for (int64_t i = 0; i < rows * n; i++) {
+    double product = (double)dy.at[i] * (double)gate.at[i % n];
+    if (accumulate == 2) assert_true(dx.at[i] == before.at[i]);
+    else assert_true(fabs((double)dx.at[i] - product - (accumulate ? (double)before.at[i] : 0)) <= 2.4e-7);
+  }
+  floats *all[] = {&dy, &x, &gate, &dx, &before, &sums};
+  for (size_t i = 0; i < RONDE__COUNT(all); i++) floats_free(all[i]);
+}
+
+static void test_gates(void **state) {
+  for (int64_t n = 16; n <= 144; n += 64)
+    for (int64_t rows = 0; rows < 100; rows += 1 + rows)
+      for (int accumulate = 0; accumulate < 3; accumulate++) check_gate(rows, n, accumulate);
+}
+
 static double sum_of_products(const floats *x, const floats *y) {
   double lane[8] = {0};
   for (int64_t i = 0; i < x->n; i++) lane[i % 8] += (double)x->at[i] * (double)y->at[i];
@@ -86,6 +111,7 @@ int main(void) {
       cmocka_unit_test(test_sum),
       cmocka_unit_test(test_long_sums_keep_their_precision),
       cmocka_unit_test(test_column_sums),
+      cmocka_unit_test(test_gates),
       cmocka_unit_test(test_sums_of_products_are_the_same_everywhere),
       cmocka_unit_test(test_finds_nan_and_inf_at_every_place),
   };

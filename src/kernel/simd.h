@@ -103,6 +103,8 @@ void NAME(act_backward)(const float *dy, const float *y, float *dx, int64_t n, r
 void NAME(pointwise_forward)(const ronde__pointwise *f, const float *x, float *y, int64_t n);
 void NAME(pointwise_backward)(const ronde__pointwise *f, const float *dy, const float *x, float *dx, int64_t n,
                               bool accumulate);
+void NAME(gate_backward)(const float *dy, const float *x, const float *gate, int64_t rows, int64_t n, float *dx,
+                         bool accumulate, float *sums);
 void NAME(column_sums)(const float *dy, int64_t ld, int64_t rows, int64_t n, float *db);
 float NAME(sum)(const float *x, int64_t n);
 float NAME(multiply_adds)(int64_t turns);

@@ -15,6 +15,7 @@ const ronde__kernels JOIN(ronde__, kernels, RONDE_SIMD) = {
     .act_backward = NAME(act_backward),
     .pointwise_forward = NAME(pointwise_forward),
     .pointwise_backward = NAME(pointwise_backward),
+    .gate_backward = NAME(gate_backward),
     .column_sums = NAME(column_sums),
     .sum = NAME(sum),
     .softmax_columns = NAME(softmax_columns),

@@ -1,5 +1,6 @@
 /* Batch normalisation over batch and pixels, per channel: y = (x - mean) / sqrt(var + eps) * weight + bias; where a sum
- * follows, its other operand is in[1] and added here, and so is a ReLU behind that. Source: Ioffe & Szegedy, 2015;
+ * follows, its other operand is in[1] and added here, and so is a ReLU behind that. A function that follows (pointwise.c)
+ * may be executed here too; its input is never stored, but computed again in backward. Source: Ioffe & Szegedy, 2015;
  * running statistics as PyTorch's. BLOCKS only. Legend: M = N*H*W values a channel; the rows [M][block] of a channel
  * block are cut into chunks, whose statistics are joined in f64 in a fixed order, so that the result does not depend on
  * the threads. */
@@ -11,6 +12,9 @@
 #include <string.h>
 
 enum { CHUNK = 64, MAX_BLOCK = 64, CACHE_BYTES = 512 << 10 }; /* rows, channels: a chunk stays in the first cache */
+enum {
+  FEW = 8
+}; /* rows between which normalisation and a function take turns, so that memory and arithmetic overlap */
 
 static ronde_status batch_norm2d_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
                                        const char *const *in_labels, ronde__shape *out) {
@@ -43,6 +47,17 @@ static void batch_norm2d_layouts(ronde__op_desc *desc, const ronde__shape *in, c
   if (x->layout != RONDE__BLOCKS) *x = ronde__phys_make(RONDE__BLOCKS, x->n, x->c, x->h, x->w);
   desc->in[1] = desc->out[0] = *x;
   desc->buffer = desc->param[0] = desc->param[1] = (ronde__weight_layout){RONDE__PANELS, x->c, 1, 1, x->block, 1};
+}
+
+/* A function of which 0 is 0, so that padded channels stay so. */
+static bool batch_norm2d_join(ronde__op_desc *desc, ronde__op_kind kind, const ronde__op_attr *attr,
+                              const ronde__shape *out) {
+  float zero = 0;
+  if (kind != RONDE__OP_POINTWISE || desc->n_inputs > 1 || desc->attr.act) return false;
+  desc->compute.kernels->pointwise_forward(&attr->pointwise, &zero, &zero, 1);
+  if (zero != 0) return false;
+  desc->attr.pointwise = attr->pointwise;
+  return desc->attr.pointwise_behind = true;
 }
 
 static int64_t rows_of(const ronde__phys *x) { return x->n * x->h * x->w; }
@@ -193,23 +208,36 @@ static void running_statistics(const batch_norm2d_job *j, blocks b) {
 static void chunk_affine(const batch_norm2d_job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
   int64_t n = j->desc->in[0].block, c = block * n;
   const float *residual = j->desc->n_inputs == 2 ? j->call->in[1] + at : NULL;
-  j->desc->compute.kernels->affine_rows(j->call->in[0] + at, residual, rows, n, j->a + c, j->b + c,
-                                        j->desc->attr.act == RONDE__ACT_RELU, j->call->out[0] + at);
+  const ronde__kernels *kernels = j->desc->compute.kernels;
+  const float *x = j->call->in[0] + at;
+  float *y = j->call->out[0] + at;
+  if (!j->desc->attr.pointwise_behind)
+    kernels->affine_rows(x, residual, rows, n, j->a + c, j->b + c, j->desc->attr.act == RONDE__ACT_RELU, y);
+  for (int64_t r = 0, few; r < rows && j->desc->attr.pointwise_behind; r += few, x += few * n, y += few * n) {
+    few = ronde__min(FEW, rows - r);
+    kernels->affine_rows(x, NULL, few, n, j->a + c, j->b + c, false, y);
+    kernels->pointwise_forward(&j->desc->attr.pointwise, y, y, few * n);
+  }
+}
+
+/* What forward multiplies the values of channels by, and adds. */
+static void set_affine(const batch_norm2d_job *j, blocks b) {
+  int64_t n = j->desc->in[0].block;
+  for (int64_t c = b.first * n; c < b.last * n; c++) {
+    j->a[c] = j->call->param[0][c] * j->factor[c];
+    j->b[c] = (float)(j->call->param[1][c] - (double)j->mean[c] * j->a[c]);
+  }
 }
 
 static ronde_status batch_norm2d_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   batch_norm2d_job j = job_of(desc, call);
-  int64_t n = desc->in[0].block;
   blocks b = {0, 0};
   while (b.last < ronde__phys_blocks(&desc->in[0])) {
     b = blocks_in_cache(&j, b.last, 1);
     if (call->partials.n) shared_statistics(&j, b);
     else if (call->training) batch_statistics(&j, b);
     else running_statistics(&j, b);
-    for (int64_t c = b.first * n; c < b.last * n; c++) {
-      j.a[c] = call->param[0][c] * j.factor[c];
-      j.b[c] = (float)(call->param[1][c] - (double)j.mean[c] * j.a[c]);
-    }
+    set_affine(&j, b);
     each_chunk(&j, b, chunk_affine);
   }
   return RONDE_OK;
@@ -217,11 +245,25 @@ static ronde_status batch_norm2d_forward(const ronde__op_desc *desc, const void 
 
 /* ---- backward ---- */
 
+/* The gradient behind the function becomes the one in front of it. */
+static void function_backward(const batch_norm2d_job *j, int64_t at, int64_t rows, int64_t block) {
+  const ronde__kernels *kernels = j->desc->compute.kernels;
+  int64_t n = j->desc->in[0].block, c = block * n;
+  float normalised[FEW * MAX_BLOCK], *dy = j->call->dout[0] + at;
+  const float *x = j->call->in[0] + at;
+  for (int64_t r = 0, few; r < rows; r += few, x += few * n, dy += few * n) {
+    few = ronde__min(FEW, rows - r);
+    kernels->affine_rows(x, NULL, few, n, j->a + c, j->b + c, false, normalised);
+    kernels->pointwise_backward(&j->desc->attr.pointwise, dy, normalised, dy, few * n, false);
+  }
+}
+
 /* The gradient behind the ReLU becomes the one in front of it, which is the residual's too, while it is in cache. */
 static void chunk_sums(const batch_norm2d_job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
   const ronde__op_call *call = j->call;
   int64_t n = j->desc->in[0].block;
   const float *relu = j->desc->attr.act ? call->out[0] + at : NULL;
+  if (j->desc->attr.pointwise_behind) function_backward(j, at, rows, block);
   j->desc->compute.kernels->norm_sums(call->dout[0] + at, relu, call->in[0] + at, rows, n, j->mean + block * n, partial,
                                       partial + n);
   if (call->din[1] && call->din[1] != call->dout[0])
@@ -284,6 +326,7 @@ static ronde_status batch_norm2d_backward(const ronde__op_desc *desc, const void
   blocks b = {0, 0};
   while (b.last < ronde__phys_blocks(&desc->in[0])) {
     b = blocks_in_cache(&j, b.last, 2);
+    set_affine(&j, b);
     if (!call->partials.n) each_chunk(&j, b, chunk_sums);
     param_gradients(&j, b);
     if (call->din[0]) each_chunk(&j, b, chunk_backward);
@@ -304,6 +347,7 @@ static ronde_status batch_norm2d_contribute(const ronde__op_desc *desc, const vo
   int64_t channels = padded_channels(&desc->in[0]), n = desc->in[0].block;
   double *first = call->partial + 1, *second = first + channels;
   call->partial[0] = (double)rows_of(&desc->in[0]);
+  if (backward) set_affine(&j, all_blocks(&j));
   each_chunk(&j, all_blocks(&j), backward ? chunk_sums : chunk_moments);
   for (int64_t block = 0; block < channels / n && !backward; block++)
     join_moments(&j, block, first + block * n, second + block * n);
@@ -341,6 +385,7 @@ const ronde__op ronde__op_batch_norm2d = {
     .params = batch_norm2d_params,
     .buffers = batch_norm2d_buffers,
     .layouts = batch_norm2d_layouts,
+    .join = batch_norm2d_join,
     .backward_reads = {.in = 1},
     .dinput_in_dout = 3,
     .forms = (const ronde__form *const[]){&batch_norm2d_form, NULL},

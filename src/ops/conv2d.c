@@ -52,7 +52,7 @@ static int64_t conv2d_flops(const ronde__op_attr *attr, const ronde__shape *in, 
 }
 
 /* Up to FEW channels the batch goes into the lanes: a block would be padding for the most part. */
-enum { FEW_IN = 16, FEW_OUT = 32 };
+enum { FEW_IN = 16, FEW_OUT = 32, FEW_OUT_OF_FIRST = 16 };
 
 /* Whether kernels multiply blocks of groups of this width (kernel.h). */
 static bool are_grouped_in_blocks(int64_t width, int64_t block) {
@@ -83,7 +83,7 @@ static void conv2d_layouts(ronde__op_desc *desc, const ronde__shape *in, const r
   ronde__phys *x = &desc->in[0];
   if (x->layout == RONDE__ROWS)
     *x = ronde__phys_make(x->c <= FEW_IN ? RONDE__LANES : RONDE__BLOCKS, x->n, x->c, x->h, x->w);
-  bool few_out = out->dim[0] < FEW_OUT;
+  bool few_out = out->dim[0] < (desc->need_dinput[0] ? FEW_OUT : FEW_OUT_OF_FIRST);
   if (x->layout == RONDE__LANES && !few_out && desc->need_dinput[0])
     *x = ronde__phys_make(RONDE__BLOCKS, x->n, x->c, x->h, x->w);
   bool lanes_out = x->layout == RONDE__LANES && few_out;

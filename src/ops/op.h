@@ -135,6 +135,7 @@ typedef struct ronde__op_attr {
   float label_smoothing; /* cross entropy, in training: this part of the target goes to all classes alike */
   ronde__activation act; /* fused behind a convolution, linear layer or normalisation, or the activation op itself */
   ronde__pointwise pointwise;
+  bool pointwise_behind; /* a normalisation executes `pointwise` too */
   ronde__pair_kind pair;
   ronde__reduce_kind reduce;
   ronde__function function;

@@ -171,7 +171,7 @@ static void forward_part(void *arg, int thread, int n_threads) {
   }
 }
 
-static ronde_status pair_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+ronde_status ronde__pair_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   const ronde__phys *y = &desc->out[0];
   for (int tail = 0; tail < 2; tail++) {
     pair_job j = {.desc = desc, .a = call->in[0], .b = call->in[1], .to = call->out[0]};
@@ -290,16 +290,7 @@ static ronde_status pair_backward(const ronde__op_desc *desc, const void *state,
 }
 
 const ronde__form ronde__pair_form = {
-    .forward = pair_forward,
+    .forward = ronde__pair_forward,
     .backward = pair_backward,
     .implementation = ronde__elementwise_implementation,
-};
-
-const ronde__op ronde__op_pair = {
-    .name = "broadcast",
-    .infer = ronde__pair_infer,
-    .layouts = ronde__pair_layouts,
-    .backward_reads = {.in = 3},
-    .takes_rows = true,
-    .forms = (const ronde__form *const[]){&ronde__pair_form, NULL},
 };

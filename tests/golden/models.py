@@ -218,13 +218,15 @@ class TinyGpt(nn.Module):
 
 class Transformer(nn.Module):
     """The original encoder and decoder, out of torch.nn.Transformer's modules, whose projections are called in_proj and
-    q_proj, k_proj, v_proj here. An example is its source, which ends in token 0, and behind that its target."""
+    q_proj, k_proj, v_proj here. An example is its source, which ends in token 0, and behind that its target. tied: one
+    table of both languages."""
 
-    def __init__(self, vocabulary, steps, classes, layers=2, heads=4, width=64):
+    def __init__(self, vocabulary, steps, classes, layers=2, heads=4, width=64, tied=False):
         super().__init__()
         self.steps, self.heads, self.width = steps, heads, width
-        self.src_embedding = nn.Embedding(vocabulary, width)
-        self.tgt_embedding = nn.Embedding(vocabulary, width)
+        self.tables = ("embedding",) if tied else ("src_embedding", "tgt_embedding")
+        for table in self.tables:
+            setattr(self, table, nn.Embedding(vocabulary, width))
 
         def stack(layer):
             named = []
@@ -248,11 +250,11 @@ class Transformer(nn.Module):
         scale = self.width**0.5
         there = (source != 0)[:, None, None, :]
         causal = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
-        m = self.src_embedding(source) * scale + self.positions
+        m = getattr(self, self.tables[0])(source) * scale + self.positions
         for layer in self.encoder["layers"]:
             m = layer.norm1(m + layer.self_attn(m, m, there))
             m = layer.norm2(m + layer.linear2(torch.relu(layer.linear1(m))))
-        y = self.tgt_embedding(target) * scale + self.positions
+        y = getattr(self, self.tables[-1])(target) * scale + self.positions
         for layer in self.decoder["layers"]:
             y = layer.norm1(y + layer.self_attn(y, y, causal))
             y = layer.norm2(y + layer.multihead_attn(y, m, there))

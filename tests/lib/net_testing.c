@@ -328,6 +328,17 @@ void build_norm_apart(ronde_graph *graph, ronde_tensor *x) {
   ronde_graph_set_loss(graph, ronde_mse_loss(ronde_add(y, x), ronde_target(graph)));
 }
 
+/* Functions of which 0 is 0 behind a normalisation, and one of which it is not; then one whose input is read again. */
+void build_norm_function(ronde_graph *graph, ronde_tensor *x) {
+  x = ronde_silu(norm(conv(x, "conv1", 20, 3, 1, 1), "bn1"));
+  x = ronde_gelu(norm(conv(x, "conv2", 20, 3, 1, 1), "bn2"), false);
+  x = ronde_hard_sigmoid(norm(conv(x, "conv3", 20, 3, 1, 1), "bn3"), 0.2f, 0.5f);
+  x = norm(conv(x, "conv4", 20, 3, 1, 1), "bn4");
+  x = ronde_add(x, ronde_silu(x));
+  ronde_graph_set_output(graph, x);
+  ronde_graph_set_loss(graph, ronde_mse_loss(ronde_silu(x), ronde_target(graph)));
+}
+
 /* What the first LSTM ends with is what the second begins with; the first one's state is also read by itself. */
 static void build_lstm(ronde_graph *graph, ronde_tensor *x) {
   ronde_tensor *h, *c, *last;
@@ -370,6 +381,7 @@ const network normed_networks[] = {
     {"norm_busy_shortcut", 3, 4, 4, build_norm_busy_shortcut},
     {"norm_output", 3, 5, 4, build_norm_output},
     {"norm_apart", 3, 4, 4, build_norm_apart},
+    {"norm_function", 3, 5, 4, build_norm_function},
 };
 
 ronde_graph *graph_of(const network *network) {
