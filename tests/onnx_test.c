@@ -156,10 +156,10 @@ static void check_file(const char *name) {
 }
 
 static void test_files_of_others(void **state) {
-  static const char *const names[] = {"small",         "residual",  "branches",      "windows",
-                                      "pooled",        "sequence",  "torch-resnet",  "torch-attention",
-                                      "torch-windows", "recurrent", "torch-buffers", "cells",
-                                      "torch-encoder", "torch-reader",  "torch-translator"};
+  static const char *const names[] = {"small",         "residual",     "branches",        "windows",
+                                      "pooled",        "sequence",     "torch-resnet",    "torch-attention",
+                                      "torch-windows", "recurrent",    "torch-buffers",   "cells",
+                                      "torch-encoder", "torch-reader", "torch-translator"};
   need_onnx();
   for (size_t i = 0; i < RONDE__COUNT(names); i++) check_file(names[i]);
 }
@@ -318,8 +318,8 @@ static ronde_tensor *sequences(ronde_graph *graph, ronde_tensor *x) {
   const ronde_recurrent_options both = {.hidden = 4, .both_directions = true}, two = {.hidden = 3, .layers = 2};
   x = ronde_lstm(ronde_gru(x, "gru1", &both, NULL), "lstm1", &both, NULL, NULL);
   x = ronde_rms_norm(ronde_gru(x, "gru2", &two, NULL), "norm", 1e-4f);
-  x = ronde_lstm(x, "lstm2", &(ronde_recurrent_options){.hidden = 4, .peepholes = true, .no_bias = true, .clip = 0.5f}, NULL,
-                 NULL);
+  x = ronde_lstm(x, "lstm2", &(ronde_recurrent_options){.hidden = 4, .peepholes = true, .no_bias = true, .clip = 0.5f},
+                 NULL, NULL);
   x = ronde_gru(x, "gru3", &(ronde_recurrent_options){.hidden = 3, .reset_first = true, .both_directions = true}, NULL);
   x = ronde_rnn(x, "rnn1", &(ronde_recurrent_options){.hidden = 5, .layers = 2}, NULL);
   x = ronde_rnn(x, "rnn2", &(ronde_recurrent_options){.hidden = 4, .both_directions = true, .relu = true}, NULL);
@@ -450,8 +450,9 @@ static void test_what_onnx_cannot_say(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
   const struct CMUnitTest tests[] = {
-      TEST(test_files_of_others),    TEST(test_products_with_a_sigmoid), TEST(test_bad_files),
-      TEST(test_data_behind_a_link), TEST(test_out_and_back),            TEST(test_what_onnx_cannot_say),
+      TEST(test_files_of_others), TEST(test_products_with_a_sigmoid),
+      TEST(test_bad_files),       TEST(test_data_behind_a_link),
+      TEST(test_out_and_back),    TEST(test_what_onnx_cannot_say),
   };
 #undef TEST
   return cmocka_run_group_tests(tests, NULL, NULL);

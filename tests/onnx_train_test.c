@@ -183,8 +183,8 @@ static void test_tokens_that_do_not_fit(void **state) {
           "its input is 12 an example, not 16", "");
   refused("train", "model=@/net.onnx steps=1 batch=4 data=pairs:@/pairs.tsv", NULL, RONDE_E_USAGE,
           "net.onnx takes one input, but the data have several", "");
-  refused("train", "model=@/pair.onnx steps=1 batch=4 data=text:@/text.txt", NULL, RONDE_E_USAGE, "pair.onnx translates",
-          "pairs:FILE");
+  refused("train", "model=@/pair.onnx steps=1 batch=4 data=text:@/text.txt", NULL, RONDE_E_USAGE,
+          "pair.onnx translates", "pairs:FILE");
 }
 
 /* Bands and frames, how many of these are there, and up to three labels. */

@@ -116,8 +116,7 @@ ronde_tensor *ronde_parameter(ronde_graph *graph, const char *name, int rank, co
   ronde_tensor *y = ronde__graph_add_node(RONDE__OP_PARAMETER, name, &attr, &x, 1, NULL);
   if (!y || !values) return y;
   const int param = graph->nodes[y->producer].param[0];
-  ronde_status status =
-      fixed ? ronde__graph_fix(graph, param, values) : keep_values(&graph->params[param], values);
+  ronde_status status = fixed ? ronde__graph_fix(graph, param, values) : keep_values(&graph->params[param], values);
   return status == RONDE_OK ? y : ronde__graph_fail(graph, status);
 }
 

@@ -53,7 +53,8 @@ static const ronde_tensor *steps_of(const ronde_graph *graph, const ronde_tensor
   for (int i = graph->n_nodes - 1; i >= 0; i--) {
     const ronde__node *node = &graph->nodes[i];
     const ronde__shape *shape = &graph->tensors[node->in[0]]->shape;
-    if (node->attr.lengths && shape->dim[0] == logits->shape.dim[0]) return graph->tensors[node->in[node->n_inputs - 1]];
+    if (node->attr.lengths && shape->dim[0] == logits->shape.dim[0])
+      return graph->tensors[node->in[node->n_inputs - 1]];
   }
   return NULL;
 }
@@ -257,8 +258,8 @@ static ronde_status check_inputs(const ronde__job *job) {
   int wanted = (model->decoder_input || model->lengths) + (model->text > 0);
   if (job->file) wanted = ronde__file_more(job->file).n;
   if (job->more.n == wanted) return RONDE_OK;
-  const char *why = wanted ? "takes several inputs, but the data have others"
-                           : "takes one input, but the data have several";
+  const char *why =
+      wanted ? "takes several inputs, but the data have others" : "takes one input, but the data have several";
   if (model->text)
     why = "speaks: it takes audio:DIR, or a source whose other inputs are called " RONDE__LENGTHS_INPUT
           " and " RONDE__TEXT_INPUT;

@@ -245,7 +245,8 @@ typedef struct ronde__kernels {
                          const float *dy, float *dh, float *dcell, float *dgates, float clip, int64_t h);
   /* The same of a GRU. gates [4h]: the sums of x for r, z, n become r, z, n and q, what h gives to n; sums [3h]: of h;
    * bias [4h] of the four. */
-  void (*gru_step)(float *gates, const float *sums, const float *bias, const float *y_before, float *y, float clip, int64_t h);
+  void (*gru_step)(float *gates, const float *sums, const float *bias, const float *y_before, float *y, float clip,
+                   int64_t h);
   /* dh becomes what comes to y_before without passing a gate's sums; dgates [4h]: of the sums of r, z, n and of q. */
   void (*gru_step_back)(const float *gates, const float *y_before, const float *dy, float *dh, float *dgates,
                         float clip, int64_t h);

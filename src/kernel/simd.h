@@ -122,7 +122,8 @@ void NAME(lstm_step)(float *gates, const float *bias, const float *peepholes, co
                      float *y, float clip, int64_t h);
 void NAME(lstm_step_back)(const float *gates, const float *peepholes, const float *cell_before, const float *cell,
                           const float *dy, float *dh, float *dcell, float *dgates, float clip, int64_t h);
-void NAME(gru_step)(float *gates, const float *sums, const float *bias, const float *y_before, float *y, float clip, int64_t h);
+void NAME(gru_step)(float *gates, const float *sums, const float *bias, const float *y_before, float *y, float clip,
+                    int64_t h);
 void NAME(gru_step_back)(const float *gates, const float *y_before, const float *dy, float *dh, float *dgates,
                          float clip, int64_t h);
 void NAME(gru_reset)(float *gates, const float *bias, const float *y_before, float *reset, float clip, int64_t h);

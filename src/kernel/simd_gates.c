@@ -95,8 +95,8 @@ void NAME(lstm_step_back)(const float *gates, const float *peepholes, const floa
   }
 }
 
-void NAME(gru_step)(float *gates, const float *sums, const float *bias, const float *y_before, float *y,
-                    float clip, int64_t h) {
+void NAME(gru_step)(float *gates, const float *sums, const float *bias, const float *y_before, float *y, float clip,
+                    int64_t h) {
   for (int64_t i = 0; i < h; i += LANES) {
     int64_t live = ronde__min(LANES, h - i);
     vec open[2], n = load_some(gates + 2 * h + i, live), q = load_some(sums + 2 * h + i, live);
@@ -137,8 +137,7 @@ void NAME(gru_step_back)(const float *gates, const float *y_before, const float 
   }
 }
 
-void NAME(gru_reset)(float *gates, const float *bias, const float *y_before, float *reset, float clip,
-                     int64_t h) {
+void NAME(gru_reset)(float *gates, const float *bias, const float *y_before, float *reset, float clip, int64_t h) {
   for (int64_t i = 0; i < h; i += LANES) {
     int64_t live = ronde__min(LANES, h - i);
     vec open[2];

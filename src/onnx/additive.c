@@ -14,8 +14,8 @@ typedef struct additive {
   const ronde__onnx_node *all[MAX_NODES]; /* [n], but the last one */
   int n;
   const ronde__onnx_node *softmax, *last;
-  int query, key;            /* values */
-  int vector, scale, bias;   /* -1: it is not normalised */
+  int query, key;              /* values */
+  int vector, scale, bias;     /* -1: it is not normalised */
   const ronde_tensor *lengths; /* [1], or NULL */
 } additive;
 
@@ -74,8 +74,7 @@ static const ronde__onnx_node *find_sum(const ronde__onnx_import *im, const rond
   const int bias = biased ? other_of(biased, rows->out[0]) : -1;
   if (vector_of(im, bias, of_query[1]) && take(a, biased)) a->bias = bias, rows = biased;
   const ronde__onnx_node *sum = next_of(im, rows, ronde__onnx_op_add);
-  const ronde__onnx_node *columns =
-      sum ? producer_of(im, other_of(sum, rows->out[0]), ronde__onnx_op_unsqueeze) : NULL;
+  const ronde__onnx_node *columns = sum ? producer_of(im, other_of(sum, rows->out[0]), ronde__onnx_op_unsqueeze) : NULL;
   if (!columns || next_of(im, columns, ronde__onnx_op_add) != sum || !is_unsqueeze(im, columns, 1)) return NULL;
   a->key = columns->in[0];
   bool fits = is_rows(im, a->key, of_key) && of_query[1] == of_key[1];

@@ -19,7 +19,7 @@ typedef struct attention {
   int64_t heads, kv_heads, t, s, past, d, dv;
   double scale, cap;
   bool causal;
-  int64_t left, right; /* how many keys a query sees in front of its own place, and behind; -1: all */
+  int64_t left, right;               /* how many keys a query sees in front of its own place, and behind; -1: all */
   const ronde_tensor *x[3], *packed; /* packed: all three side by side [time,features], or NULL; */
   const ronde_tensor *lengths;       /* [1]: how many keys there are, or NULL: all; */
   const ronde__onnx_node *last;      /* whose output it is: behind lengths, what makes it zero where there is no key */
@@ -146,8 +146,8 @@ static ronde_status build_plain(ronde__onnx_import *im, const attention *a) {
   for (int i = 0; i < 3 && !a->packed; i++)
     x[i] = a->in_rows ? a->x[i] : rows_of(a->x[i], i == QUERY ? a->t : a->s, a->heads * a->d);
   RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(a->node), NULL, 0));
-  const ronde_tensor *y = a->packed ? ronde_self_attention(a->packed, &options)
-                                    : ronde_attention(x[QUERY], x[KEY], x[VALUE], &options);
+  const ronde_tensor *y =
+      a->packed ? ronde_self_attention(a->packed, &options) : ronde_attention(x[QUERY], x[KEY], x[VALUE], &options);
   if (!a->in_rows) y = ronde_transpose(ronde_reshape(y, 3, heads), (int[]){1, 0, 2});
   return ronde__onnx_set(im, a->last, OUT, y);
 }
@@ -320,8 +320,9 @@ ronde_status ronde__onnx_op_attention(ronde__onnx_import *im, const ronde__onnx_
   RONDE_TRY(read_lengths(im, &a));
   if (is_plain(im, &a)) return build_plain(im, &a);
   if (a.lengths)
-    return ronde__onnx_fail(im, node, "with lengths, query, key and value have equally many heads of one size, and there "
-                                      "are no windows, past keys and softcap");
+    return ronde__onnx_fail(im, node,
+                            "with lengths, query, key and value have equally many heads of one size, and there "
+                            "are no windows, past keys and softcap");
   RONDE_TRY(unpack(im, &a));
   return build_parts(im, &a);
 }

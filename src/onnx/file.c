@@ -237,7 +237,7 @@ static ronde_status try_network(ronde__onnx *file) {
   RONDE_TRY(ronde_graph_create(&graph));
   const ronde_tensor *y = ronde__onnx_record(file, graph, ronde__onnx_add_inputs(file, graph));
   ronde_status status = ronde_graph_status(graph);
-  if (!y && status == RONDE_OK) status = RONDE_E_INPUT; /* who found it has said it */
+  if (!y && status == RONDE_OK) status = RONDE_E_INPUT;   /* who found it has said it */
   if (y) file->outputs = y->shape.dim[y->shape.rank - 1]; /* of sequences, at each step */
   if (y && file->n_weights == 0 && file->needs_weights)
     status = ronde__fail(RONDE_E_INPUT, "%s: the network has no weights", file->path);

@@ -80,9 +80,9 @@ typedef struct ronde__onnx_value {
   int n;                             /* SIZES: a list of so many, */
   bool is_scalar;                    /* or one by itself; PADDING to SEEN: dims of an example in the file, */
   int64_t size[RONDE__ONNX_MAX_SIZES];
-  int32_t token;      /* PADDING: where tokens are this one, PLACES: places from 1 on of others, */
-  bool inverted;      /* or where they are not; */
-  double least, most; /* LENGTHS, SEEN: lengths, as whole numbers within these bounds */
+  int32_t token;                  /* PADDING: where tokens are this one, PLACES: places from 1 on of others, */
+  bool inverted;                  /* or where they are not; */
+  double least, most;             /* LENGTHS, SEEN: lengths, as whole numbers within these bounds */
   double number;                  /* NUMBER: floats, all alike */
   const ronde__onnx_known *known; /* KNOWN */
 } ronde__onnx_value;
@@ -147,7 +147,7 @@ struct ronde__onnx {
   int *reader;                         /* [n_names]: the last of these nodes */
   int *producer;                       /* [n_names]: node; -1: none */
   ronde__onnx_node *nodes;
-  int *operands; /* of all nodes */
+  int *operands;                              /* of all nodes */
   ronde__onnx_input inputs[RONDE_MAX_INPUTS]; /* [n_inputs]: of a file with a batch */
   int n_inputs;
   int output;
@@ -155,8 +155,8 @@ struct ronde__onnx {
   bool needs_weights;
   ronde__onnx_piece *pieces; /* [n_pieces]: where there is no batch, its inputs, which follow each other in Ronde's */
   int n_pieces;
-  int head;      /* the node of the linear layer that makes the output; -1: there is none */
-  int64_t batch; /* that the file was made for; 0: any */
+  int head;           /* the node of the linear layer that makes the output; -1: there is none */
+  int64_t batch;      /* that the file was made for; 0: any */
   ronde__shape shape; /* of the first input */
   int64_t outputs;
   char shape_text[96], outputs_text[24];

@@ -6,14 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static ronde_status check_dim(const ronde__onnx *file, const char *input,
-                              const Onnx__TensorShapeProto__Dimension *dim, size_t d) {
+static ronde_status check_dim(const ronde__onnx *file, const char *input, const Onnx__TensorShapeProto__Dimension *dim,
+                              size_t d) {
   bool fixed = dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
   bool named = dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM && dim->dim_param;
   if (!fixed)
-    return ronde__fail(RONDE_E_INPUT,
-                       "%s: dimension %zu of its input %s%s%s is open, but only the first one, the batch, may be",
-                       file->path, d, RONDE__SHOWN(input), named ? ", " : "", named ? RONDE__SHOWN(dim->dim_param) : "");
+    return ronde__fail(
+        RONDE_E_INPUT, "%s: dimension %zu of its input %s%s%s is open, but only the first one, the batch, may be",
+        file->path, d, RONDE__SHOWN(input), named ? ", " : "", named ? RONDE__SHOWN(dim->dim_param) : "");
   if (dim->dim_value < 1)
     return ronde__fail(RONDE_E_INPUT, "%s: dimension %zu of its input %s is %" PRId64, file->path, d,
                        RONDE__SHOWN(input), dim->dim_value);
@@ -43,9 +43,10 @@ static ronde_status read_input(ronde__onnx *file, const Onnx__ValueInfoProto *fr
   bool fits = shape && (input->integers || element == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT) && shape->n_dim <= 5 &&
               shape->n_dim >= (input->integers ? 1 : 2);
   if (!fits)
-    return ronde__fail(RONDE_E_INPUT,
-                       "%s: its input %s is not a tensor of f32, int32 or int64 with a batch and 1 to 4 dimensions more",
-                       file->path, RONDE__SHOWN(from->name));
+    return ronde__fail(
+        RONDE_E_INPUT,
+        "%s: its input %s is not a tensor of f32, int32 or int64 with a batch and 1 to 4 dimensions more", file->path,
+        RONDE__SHOWN(from->name));
   if (file->n_inputs == 0 && shape->dim[0]->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE)
     file->batch = ronde__max(0, shape->dim[0]->dim_value);
   for (size_t d = 1; d < shape->n_dim; d++) {
@@ -170,10 +171,11 @@ static ronde_status find_vocabulary(const ronde__onnx *file, ronde__onnx_input *
     return ronde__fail(RONDE_E_INPUT, "%s: its input %s has a table of %" PRId64 " rows, which is too many", file->path,
                        RONDE__SHOWN(input->name), input->vocabulary);
   if (input->vocabulary || (input->rank <= 1 && input->shape.dim[0] == 1)) return RONDE_OK;
-  return ronde__fail(RONDE_E_INPUT,
-                     "%s: its input %s holds integers by which no Gather looks up an initializer [tokens, features], and "
-                     "which are not one length an example",
-                     file->path, RONDE__SHOWN(input->name));
+  return ronde__fail(
+      RONDE_E_INPUT,
+      "%s: its input %s holds integers by which no Gather looks up an initializer [tokens, features], and "
+      "which are not one length an example",
+      file->path, RONDE__SHOWN(input->name));
 }
 
 ronde_status ronde__onnx_find_vocabularies(ronde__onnx *file) {

@@ -40,7 +40,7 @@ int ronde__onnx_n_inputs(const ronde__onnx *file);
 const char *ronde__onnx_input_at(const ronde__onnx *file, int i, ronde__shape *shape_out, int64_t *vocabulary_out);
 /* Adds all of them to a graph that has none, and returns the first one; NULL: an error was logged. */
 ronde_tensor *ronde__onnx_add_inputs(const ronde__onnx *file, ronde_graph *graph);
-const char *ronde__onnx_about(const ronde__onnx *file);         /* who wrote it, in a few words */
+const char *ronde__onnx_about(const ronde__onnx *file); /* who wrote it, in a few words */
 /* RONDE_E_INPUT, with the line of Python that exports it rightly, where the file is an export for inference, whose batch
  * normalisations are part of its convolutions. */
 ronde_status ronde__onnx_check_training(const ronde__onnx *file);

@@ -47,8 +47,9 @@ static ronde_status read_lengths(ronde__onnx_import *im, cell *c) {
   ronde_tensor_dims(c->x, dims);
   bool has_all = !lengths || (known && ronde__onnx_is_alike(known, (double)dims[0]));
   if (has_all || ronde__onnx_in_lengths(im, c->node, LENGTHS, dims[0], &c->lengths)) return RONDE_OK;
-  return ronde__onnx_fail(im, c->node, "its lengths of sequences are neither all %lld steps nor from 0 to %lld of each "
-                                       "example",
+  return ronde__onnx_fail(im, c->node,
+                          "its lengths of sequences are neither all %lld steps nor from 0 to %lld of each "
+                          "example",
                           (long long)dims[0], (long long)dims[0]);
 }
 

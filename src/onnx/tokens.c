@@ -64,8 +64,7 @@ static ronde_status tell_padding(ronde__onnx_import *im, const ronde__onnx_node 
   ronde__onnx_known *table = ronde__onnx_make_known(im, 2, (int64_t[]){tokens, 1});
   const ronde_tensor *y;
   if (!table) return ronde__onnx_fail(im, node, "there are too many tokens");
-  for (int64_t i = 0; i < tokens; i++)
-    table->values[i] = fmax(UNSEEN, (i == v->token) != v->inverted ? there : other);
+  for (int64_t i = 0; i < tokens; i++) table->values[i] = fmax(UNSEEN, (i == v->token) != v->inverted ? there : other);
   RONDE_TRY(ronde__onnx_look_up_known(im, node, ".table", table, v->x, &y));
   return ronde__onnx_set(im, node, 0, ronde_reshape(y, v->n, v->size));
 }
@@ -297,16 +296,18 @@ static ronde_status shape_of(ronde__onnx_import *im, const ronde__onnx_node *nod
 static const struct {
   ronde__onnx_operator of, build;
 } acts[] = {
-    {ronde__onnx_op_gather, look_up},        {ronde__onnx_op_equal, compare},   {ronde__onnx_op_where, choose},
-    {ronde__onnx_op_reduce_max, last_place}, {ronde__onnx_op_clip, clip},       {ronde__onnx_op_max, at_least},
-    {ronde__onnx_op_squeeze, squeeze},       {ronde__onnx_op_expand, expand},   {ronde__onnx_op_unsqueeze, unsqueeze},
-    {ronde__onnx_op_cast, cast},             {ronde__onnx_op_shape, shape_of},  {ronde__onnx_op_identity, pass_on},
+    {ronde__onnx_op_gather, look_up},      {ronde__onnx_op_equal, compare},
+    {ronde__onnx_op_where, choose},        {ronde__onnx_op_reduce_max, last_place},
+    {ronde__onnx_op_clip, clip},           {ronde__onnx_op_max, at_least},
+    {ronde__onnx_op_squeeze, squeeze},     {ronde__onnx_op_expand, expand},
+    {ronde__onnx_op_unsqueeze, unsqueeze}, {ronde__onnx_op_cast, cast},
+    {ronde__onnx_op_shape, shape_of},      {ronde__onnx_op_identity, pass_on},
 };
 
 /* Operators that read lengths themselves. */
 static bool takes_lengths(const ronde__onnx_node *node) {
-  return node->build == ronde__onnx_op_lstm || node->build == ronde__onnx_op_gru ||
-         node->build == ronde__onnx_op_rnn || node->build == ronde__onnx_op_attention;
+  return node->build == ronde__onnx_op_lstm || node->build == ronde__onnx_op_gru || node->build == ronde__onnx_op_rnn ||
+         node->build == ronde__onnx_op_attention;
 }
 
 ronde_status ronde__onnx_build_discrete(ronde__onnx_import *im, const ronde__onnx_node *node, bool *done_out) {

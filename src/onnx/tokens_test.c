@@ -96,7 +96,8 @@ static float *run(subject *s, double *loss_out) {
       draw(&rng, input, i, to);
       to += ronde__shape_elems(&input->shape);
     }
-  for (int64_t i = 0; i < N * n_labels; i++) labels[i] = i % n_labels < 4 ? 1 + (int64_t)ronde__rng_below(&rng, 20) : -1;
+  for (int64_t i = 0; i < N * n_labels; i++)
+    labels[i] = i % n_labels < 4 ? 1 + (int64_t)ronde__rng_below(&rng, 20) : -1;
   const ronde__net_batch batch = {.n = N, .x = x, .labels = labels, .training = true, .seed = 3, .step = 1};
   ronde__net_result result;
   assert_int_equal(ronde__net_predict(s->net, N, x, y), RONDE_OK);
@@ -192,8 +193,11 @@ static void speech(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder_with_log, remove_folder)
   const struct CMUnitTest tests[] = {
-      TEST(a_causal_transformer), TEST(bert_and_its_padding), TEST(two_sequences),
-      TEST(lstms_with_lengths),   TEST(speech),
+      TEST(a_causal_transformer),
+      TEST(bert_and_its_padding),
+      TEST(two_sequences),
+      TEST(lstms_with_lengths),
+      TEST(speech),
   };
 #undef TEST
   return cmocka_run_group_tests(tests, NULL, NULL);

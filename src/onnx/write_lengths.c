@@ -44,8 +44,7 @@ const char *ronde__onnx_steps_of(ronde__onnx_writer *w, const ronde__node *node,
   const char *bounded = ronde__onnx_text(w, "%s.bounded", steps), *list = ronde__onnx_text(w, "%s.list", steps);
   add_bounds(w, whole, (float)most, bounded);
   ronde__onnx_add_axis(w, "Squeeze", 1, bounded, list);
-  ronde__onnx_add_int(w, ronde__onnx_add_step(w, "Cast", list, steps), "to",
-                      ONNX__TENSOR_PROTO__DATA_TYPE__INT32);
+  ronde__onnx_add_int(w, ronde__onnx_add_step(w, "Cast", list, steps), "to", ONNX__TENSOR_PROTO__DATA_TYPE__INT32);
   return steps;
 }
 

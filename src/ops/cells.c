@@ -29,7 +29,8 @@ static void lstm_step(const ronde__kernels *kernels, const ronde__recurrent_step
 }
 
 static void lstm_step_back(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->lstm_step_back(s->row, s->peepholes, s->cell_before, s->cell, s->dy, s->dh, s->dcell, s->drow, s->clip, s->h);
+  kernels->lstm_step_back(s->row, s->peepholes, s->cell_before, s->cell, s->dy, s->dh, s->dcell, s->drow, s->clip,
+                          s->h);
 }
 
 static const ronde__cell lstm_cell = {

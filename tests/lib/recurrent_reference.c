@@ -128,9 +128,8 @@ static void gru_back(const run *e, int64_t s, const double *of_y, gradients *d) 
   for (int64_t k = 0; k < h; k++) {
     double z = gates[h + k], n = gates[2 * h + k];
     d->dx[2 * h + k] = d->dh_sums[2 * h + k] = of_y[k] * (1 - z) * less(absolute, n * n) * inside(e, n, tanh);
-    d->dx[h + k] = d->dh_sums[h + k] =
-        of_y[k] * (absolute ? fabs(before[k]) + fabs(n) : before[k] - n) * z * less(absolute, z) *
-        inside(e, z, logistic);
+    d->dx[h + k] = d->dh_sums[h + k] = of_y[k] * (absolute ? fabs(before[k]) + fabs(n) : before[k] - n) * z *
+                                       less(absolute, z) * inside(e, z, logistic);
     d->dh[k] = of_y[k] * z;
   }
   for (int64_t k = 0; k < h; k++) {
