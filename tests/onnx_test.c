@@ -156,10 +156,9 @@ static void check_file(const char *name) {
 }
 
 static void test_files_of_others(void **state) {
-  static const char *const names[] = {"small",         "residual",     "branches",        "windows",
-                                      "pooled",        "sequence",     "torch-resnet",    "torch-attention",
-                                      "torch-windows", "recurrent",    "torch-buffers",   "cells",
-                                      "torch-encoder", "torch-reader", "torch-translator"};
+  static const char *const names[] = {"small",         "residual",     "branches",        "windows",       "pooled",
+                                      "sequence",      "torch-resnet", "torch-attention", "torch-windows", "recurrent",
+                                      "torch-buffers", "cells",        "torch-encoder"};
   need_onnx();
   for (size_t i = 0; i < RONDE__COUNT(names); i++) check_file(names[i]);
 }
