@@ -12,11 +12,9 @@ static void require(bool holds) {
 
 /* As training would build it; the output layer may become another one, and a trailing operator may have no meaning. */
 static void build(const ronde__onnx *file, int64_t outputs, ronde__onnx_end end, bool must) {
-  const ronde__shape *shape = ronde__onnx_shape(file);
   ronde_graph *graph;
   require(ronde_graph_create(&graph) == RONDE_OK);
-  const ronde_tensor *y =
-      ronde__onnx_build(file, graph, ronde_input(graph, "input", shape->rank, shape->dim), outputs, end);
+  const ronde_tensor *y = ronde__onnx_build(file, graph, ronde__onnx_add_inputs(file, graph), outputs, end);
   require(y || !must);
   ronde_graph_destroy(graph);
 }

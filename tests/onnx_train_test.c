@@ -125,6 +125,101 @@ static void test_alexnet_is_the_same_to_evaluate(void **state) {
   json_decref(b);
 }
 
+/* ---- tokens ------------------------------------------------------------------------------------------------------ */
+
+/* A text, and pairs of lines of one. */
+static void write_texts(void) {
+  enum { LINES = 120 };
+  char text[LINES * 16], pairs[LINES * 16];
+  size_t n_text = 0, n_pairs = 0;
+  for (int i = 0; i < LINES; i++) {
+    const int a = i * 7 % 26, b = i * 11 % 26;
+    n_text += (size_t)sprintf(text + n_text, "%c%c%c and %c%c\n", 'a' + a, 'a' + b, 'a' + a, 'a' + b, 'a' + b);
+    n_pairs += (size_t)sprintf(pairs + n_pairs, "%c%c%s\t%c%c\n", 'a' + a, 'a' + b, i % 3 ? "x" : "", 'A' + b, 'A' + a);
+  }
+  test_write(folder, "text.txt", text, n_text);
+  test_write(folder, "pairs.tsv", pairs, n_pairs);
+}
+
+/* With dropout, which falls on the same places. */
+static void test_same_bits_of_tokens(void **state) {
+  need_onnx();
+  write_texts();
+  check_same_bits("model=gpt-tiny", "shape=12", "data=text:@/text.txt window=12");
+  write_file("net", "model=gnmt-tiny shape=6");
+  char *own = weights_after("model=gnmt-tiny init=@/net data=pairs:@/pairs.tsv window=6", NULL),
+       *file = weights_after("model=@/net.onnx data=pairs:@/pairs.tsv", NULL);
+  assert_string_equal(own, file);
+  free(own);
+  free(file);
+}
+
+/* A text is cut as the file's network takes it; the file and the weights that it was made of tell the same. */
+static void test_a_text_from_a_file(void **state) {
+  need_onnx();
+  write_texts();
+  write_file("net", "model=gpt-tiny shape=12");
+  json_t *a = run_job("eval", "init=@/net data=text:@/text.txt threads=1", NULL);
+  json_t *b = run_job("eval", "model=@/net.onnx data=text:@/text.txt threads=1", NULL);
+  assert_true(real_at(a, "loss") == real_at(b, "loss") && real_at(a, "loss") > 0);
+  assert_true(real_at(a, "bits_per_byte") == real_at(b, "bits_per_byte"));
+  json_decref(a);
+  json_decref(b);
+  a = run_job("predict", "init=@/net prompt=abc tokens=6 seed=3 threads=1", NULL);
+  b = run_job("predict", "model=@/net.onnx prompt=abc tokens=6 seed=3 threads=1", NULL);
+  assert_string_equal(text_at(a, "text"), text_at(b, "text"));
+  json_decref(a);
+  json_decref(b);
+}
+
+static void test_tokens_that_do_not_fit(void **state) {
+  need_onnx();
+  write_texts();
+  write_file("net", "model=gpt-tiny shape=12");
+  write_file("pair", "model=gnmt-tiny shape=6");
+  refused("train", "model=@/net.onnx steps=1 batch=4 data=synthetic:1x6x6:3:12", NULL, RONDE_E_USAGE,
+          "net.onnx takes tokens: text:FILE", "npy:DIR with integers");
+  refused("train", "model=@/net.onnx steps=1 batch=4 data=text:@/text.txt window=16", NULL, RONDE_E_USAGE,
+          "its input is 12 an example, not 16", "");
+  refused("train", "model=@/net.onnx steps=1 batch=4 data=pairs:@/pairs.tsv", NULL, RONDE_E_USAGE,
+          "net.onnx takes one input, but the data have several", "");
+  refused("train", "model=@/pair.onnx steps=1 batch=4 data=text:@/text.txt", NULL, RONDE_E_USAGE,
+          "pair.onnx translates", "pairs:FILE");
+}
+
+/* Bands and frames, how many of these are there, and up to three labels. */
+static ronde_status read_speech(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
+                                float *targets) {
+  enum { ELEMS = 80 * 40, LABELS = 3 };
+  for (int64_t i = 0; i < n; i++) {
+    for (int64_t k = 0; k < ELEMS; k++) *x++ = sinf((float)(ids[i] + 3 * k));
+    *x++ = (float)(20 + ids[i] % 20);
+    for (int64_t k = 0; k < LABELS; k++) *labels++ = k <= ids[i] % 3 ? 1 + (ids[i] + k) % 20 : -1;
+  }
+  return RONDE_OK;
+}
+
+/* Networks of recordings transcribe: their loss is CTC. */
+static void test_speech(void **state) {
+  static const ronde_source_input lengths = {.name = "lengths", .rank = 1, .dims = {1}};
+  const ronde_source source = {.name = "speech",
+                               .rank = 3,
+                               .dims = {1, 80, 40},
+                               .classes = 29,
+                               .label_elems = 3,
+                               .n_more = 1,
+                               .more = &lengths,
+                               .n_examples = {20, 0},
+                               .read = read_speech};
+  need_onnx();
+  write_file("net", "model=deepspeech2-tiny shape=1x80x40");
+  char *own = weights_after("model=deepspeech2-tiny init=@/net", &source),
+       *file = weights_after("model=@/net.onnx", &source);
+  assert_string_equal(own, file);
+  free(own);
+  free(file);
+}
+
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
 static void test_fresh_weights(void **state) {
@@ -264,6 +359,10 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(test_same_bits_as_built_in),
       TEST(test_alexnet_is_the_same_to_evaluate),
+      TEST(test_same_bits_of_tokens),
+      TEST(test_a_text_from_a_file),
+      TEST(test_tokens_that_do_not_fit),
+      TEST(test_speech),
       TEST(test_fresh_weights),
       TEST(test_a_new_output_layer),
       TEST(test_folded_files),

@@ -168,6 +168,20 @@ typedef struct op_case {
         .rank = 2, .unread = is_unread                                                \
   }
 
+/* With bounds of what goes into functions. */
+#define CLIPPED(OP, CELL, n, t, f, h, n_states, has_lengths, has_peepholes, most) \
+  {                                                                               \
+    RONDE__OP_##OP, n, t, 1, f,                                                   \
+        .attr = {.out_channels = h,                                               \
+                 .n_inputs = 1 + (n_states) + (has_lengths),                      \
+                 .lengths = has_lengths,                                          \
+                 .cell = RONDE__CELL_##CELL,                                      \
+                 .peepholes = has_peepholes,                                      \
+                 .clip = most,                                                    \
+                 .bias = true},                                                   \
+        .rank = 2                                                                 \
+  }
+
 /* T steps of K classes, S labels */
 #define CTC(n, t, k, s, blank_class, has_lengths) \
   {                                               \
@@ -550,6 +564,12 @@ static const op_case op_cases[] = {
     RECURRENT(RNN, RELU, 7, 5, 10, 6, 1, false, false, 0),
     RECURRENT(RNN, RELU, 5, 4, 67, 20, 1, true, true, 2),
     {RONDE__OP_RNN, 4, 3, 1, 5, .attr = {.out_channels = 6, .n_inputs = 2, .cell = RONDE__CELL_TANH}, .rank = 2},
+    CLIPPED(LSTM, LSTM, 7, 6, 5, 17, 2, true, true, 0.25f),
+    CLIPPED(LSTM, LSTM, 5, 4, 10, 20, 0, false, false, 0.125f),
+    CLIPPED(GRU, GRU, 7, 6, 5, 17, 1, true, false, 0.25f),
+    CLIPPED(GRU, GRU_RESET_FIRST, 7, 6, 5, 17, 1, true, false, 0.25f),
+    CLIPPED(RNN, TANH, 7, 6, 5, 17, 1, false, false, 0.25f),
+    CLIPPED(RNN, RELU, 7, 6, 5, 17, 1, true, false, 0.25f),
 
     /* the same shapes, gates, maps, one number, both sides */
     PAIR(PAIR, MULTIPLY, 7, 67, 3, 3, 67, 1, 1),

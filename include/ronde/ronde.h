@@ -421,6 +421,9 @@ typedef struct ronde_recurrent_options {
   const ronde_tensor *hidden_0, *cell_0;
   /* LSTM: gates read cells too, by a parameter weight_peephole_lk [3 H] of i, f and o: i and f the last one, o the new one. */
   bool peepholes;
+  /* What goes into a gate's function is bounded by -clip and clip, and so is an LSTM's cell on its way to the output, as ONNX
+   * has it. At a bound the gradient is 0. 0: no bounds. */
+  float clip;
   bool reset_first; /* GRU: h is reset in front of its product, as published; else behind it */
   bool relu;        /* RNN: in place of tanh */
 } ronde_recurrent_options;

@@ -45,6 +45,7 @@ static ronde_tensor *add_direction(const recurrent_stack *s, const ronde_tensor 
   ronde__op_attr attr = {.out_channels = o->hidden,
                          .cell = s->cell,
                          .peepholes = o->peepholes,
+                         .clip = o->clip,
                          .bias = !o->no_bias,
                          .lengths = o->lengths != NULL,
                          .reverse = k % s->directions == 1};

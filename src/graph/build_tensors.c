@@ -98,6 +98,11 @@ static ronde_status keep_values(ronde__param *param, const float *values) {
   return RONDE_OK;
 }
 
+ronde_status ronde__graph_fix(ronde_graph *graph, int param, const float *values) {
+  graph->params[param].frozen = graph->params[param].fixed = true;
+  return keep_values(&graph->params[param], values);
+}
+
 static ronde_tensor *add_parameter(ronde_graph *graph, const char *name, int rank, const int64_t *dims,
                                    float deviation) {
   ronde__op_attr attr = {.shape = {.rank = rank}, .deviation = deviation};
@@ -121,9 +126,9 @@ ronde_tensor *ronde_parameter(ronde_graph *graph, const char *name, int rank, co
   if (fixed && !values)
     return ronde__graph_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: a constant needs values", name));
   ronde_tensor *y = add_parameter(graph, name, rank, dims, 0);
-  ronde__param *param = y ? &graph->params[graph->nodes[y->producer].param[0]] : NULL;
-  if (fixed && y) param->frozen = param->fixed = true;
-  ronde_status status = y && values ? keep_values(param, values) : RONDE_OK;
+  if (!y || !values) return y;
+  const int param = graph->nodes[y->producer].param[0];
+  ronde_status status = fixed ? ronde__graph_fix(graph, param, values) : keep_values(&graph->params[param], values);
   return status == RONDE_OK ? y : ronde__graph_fail(graph, status);
 }
 

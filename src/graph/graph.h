@@ -75,6 +75,8 @@ struct ronde_graph {
  * place of LABEL.weight and so on: of a network from a file. Read by the next call, until when they must stay. Returns the
  * graph's status. */
 ronde_status ronde__graph_name_next(ronde_graph *graph, const char *label, const char *const *names, int n);
+/* From now on a parameter is a constant of these values, which are copied. */
+ronde_status ronde__graph_fix(ronde_graph *graph, int param, const float *values);
 /* Records one op; name NULL: that of ronde__graph_name_next, or made up from the op's. outputs_out [n_outputs] (NULL: the
  * first is handed back alone). Where an input is NULL, so is the result. */
 ronde_tensor *ronde__graph_add_node(ronde__op_kind kind, const char *name, const ronde__op_attr *attr,

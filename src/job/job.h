@@ -209,6 +209,7 @@ ronde_status ronde__file_graph(const ronde__onnx *file, ronde_graph **graph_out)
  * NAME:DIMS:VOCABULARY, with commas between them. false: that is none. */
 void ronde__more_inputs_of_data(const ronde_source *source, ronde__more_inputs *more_out);
 ronde__more_inputs ronde__model_more(const ronde__model *model);
+ronde__more_inputs ronde__file_more(const ronde__onnx *file);
 void ronde__more_inputs_text(const ronde__more_inputs *more, char *text, size_t bytes);
 bool ronde__more_inputs_parse(const char *text, ronde__more_inputs *more_out);
 /* The usual input of a built-in model. */

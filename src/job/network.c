@@ -48,9 +48,33 @@ static ronde_tensor *loss_of_values(const ronde__options *options, const ronde_t
   }
 }
 
+/* Of the steps that the logits [T,K] are of: what the last layer over so many of them was told. NULL: none was. */
+static const ronde_tensor *steps_of(const ronde_graph *graph, const ronde_tensor *logits) {
+  for (int i = graph->n_nodes - 1; i >= 0; i--) {
+    const ronde__node *node = &graph->nodes[i];
+    const ronde__shape *shape = &graph->tensors[node->in[0]]->shape;
+    if (node->attr.lengths && shape->dim[0] == logits->shape.dim[0])
+      return graph->tensors[node->in[node->n_inputs - 1]];
+  }
+  return NULL;
+}
+
+/* A network of recordings transcribes, as the built-in ones do. */
+static void set_transcribing_loss(const builder *b, ronde_graph *graph, const ronde_tensor *y) {
+  int64_t labels = b->options ? b->options->labels : 0;
+  if (!y || !b->model || !b->model->lengths || y->shape.rank != 2) return;
+  const ronde_ctc_options loss = {
+      .labels = labels ? labels : y->shape.dim[0], .zero_infinity = true, .lengths = steps_of(graph, y)};
+  ronde_graph_set_loss(graph, ronde_ctc_loss(y, ronde_target(graph), &loss));
+}
+
 /* What the loss does itself stays away. The output layer is as wide as there are classes; for values the file's counts. */
 static ronde_tensor *build_file(const builder *b, ronde_graph *graph, ronde_tensor *x, int64_t outputs) {
-  if (!b->values) return ronde__onnx_build(b->file, graph, x, outputs, RONDE__ONNX_CLASSES);
+  if (!b->values) {
+    ronde_tensor *y = ronde__onnx_build(b->file, graph, x, outputs, RONDE__ONNX_CLASSES);
+    set_transcribing_loss(b, graph, y);
+    return y;
+  }
   bool are_labels = b->values->loss == RONDE__LOSS_BCE;
   return ronde__onnx_build(b->file, graph, x, 0, are_labels ? RONDE__ONNX_LABELS : RONDE__ONNX_WHOLE);
 }
@@ -130,14 +154,35 @@ ronde_status ronde__model_graph(const ronde__model *model, const ronde__model_op
                     classes, graph_out);
 }
 
+_Static_assert((int)RONDE__ONNX_INPUT_BYTES == (int)RONDE__INPUT_NAME_BYTES, "names of inputs are as long");
+
+ronde__more_inputs ronde__file_more(const ronde__onnx *file) {
+  ronde__more_inputs more = {.n = ronde__onnx_n_inputs(file) - 1};
+  for (int i = 0; i < more.n; i++) {
+    const char *name = ronde__onnx_input_at(file, i + 1, &more.at[i].shape, &more.at[i].vocabulary);
+    snprintf(more.at[i].name, sizeof more.at[i].name, "%s", name);
+  }
+  return more;
+}
+
 ronde_status ronde__file_graph(const ronde__onnx *file, ronde_graph **graph_out) {
-  return make_graph(&(builder){.file = file}, &(network_inputs){ronde__onnx_shape(file), 0, &(ronde__more_inputs){0}},
-                    0, graph_out);
+  const ronde__more_inputs more = ronde__file_more(file);
+  const ronde__model model = ronde__file_model(file, NULL);
+  return make_graph(&(builder){.model = &model, .file = file},
+                    &(network_inputs){ronde__onnx_shape(file), model.vocabulary, &more}, 0, graph_out);
 }
 
 ronde__model ronde__file_model(const ronde__onnx *file, const char *name) {
-  return (ronde__model){
+  static const ronde__shape one = {1, {1}};
+  const ronde__more_inputs more = ronde__file_more(file);
+  ronde__model model = {
       .name = name, .about = ronde__onnx_about(file), .any_shape = true, .classes = ronde__onnx_outputs(file)};
+  ronde__shape shape;
+  ronde__onnx_input_at(file, 0, &shape, &model.vocabulary);
+  model.decoder_input = more.n == 1 && !strcmp(more.at[0].name, RONDE__DECODER_INPUT);
+  model.lengths = more.n == 1 && !strcmp(more.at[0].name, RONDE__LENGTHS_INPUT) &&
+                  ronde__shape_equal(&more.at[0].shape, &one) && more.at[0].vocabulary == 0;
+  return model;
 }
 
 static ronde_tensor *build_callers(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
@@ -211,8 +256,10 @@ static ronde_status freeze(const ronde__job *job, ronde_graph *graph) {
 static ronde_status check_inputs(const ronde__job *job) {
   const ronde__model *model = job->model;
   int wanted = (model->decoder_input || model->lengths) + (model->text > 0);
+  if (job->file) wanted = ronde__file_more(job->file).n;
   if (job->more.n == wanted) return RONDE_OK;
-  const char *why = "takes one input, but the data have several";
+  const char *why =
+      wanted ? "takes several inputs, but the data have others" : "takes one input, but the data have several";
   if (model->text)
     why = "speaks: it takes audio:DIR, or a source whose other inputs are called " RONDE__LENGTHS_INPUT
           " and " RONDE__TEXT_INPUT;

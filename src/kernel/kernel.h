@@ -241,34 +241,36 @@ typedef struct ronde__kernels {
   void (*softmax_columns_backward)(float *x, float *dx, int64_t ld, int64_t rows, int64_t n, int64_t reach,
                                    float factor, const float *shift, const float *dx_shift);
 
-  /* One step of an LSTM for one example of h values. gates [4h], of i, f, g, o: the sums of products, to which bias [4h]
+  /* One step of an LSTM for one example of h values. clip: what goes into an activation is between -clip and clip, and where it has
+   * reached one its slope is 0; 0: it has no bounds. gates [4h], of i, f, g, o: the sums of products, to which bias [4h]
    * (NULL: none) is added, become the gates. peepholes [3h], of i, f, o; NULL: none. cell_before NULL: zeros. */
   void (*lstm_step)(float *gates, const float *bias, const float *peepholes, const float *cell_before, float *cell,
-                    float *y, int64_t h);
+                    float *y, float clip, int64_t h);
   /* dh and dcell: of y and cell as later steps leave it, to dh comes dy (may be NULL); they become zero, and that of the
    * cell before. dgates [4h]: of the sums. */
   void (*lstm_step_back)(const float *gates, const float *peepholes, const float *cell_before, const float *cell,
-                         const float *dy, float *dh, float *dcell, float *dgates, int64_t h);
+                         const float *dy, float *dh, float *dcell, float *dgates, float clip, int64_t h);
   /* The same of a GRU. gates [4h]: the sums of x for r, z, n become r, z, n and q, what h gives to n; sums [3h]: of h;
    * bias [4h] of the four. */
-  void (*gru_step)(float *gates, const float *sums, const float *bias, const float *y_before, float *y, int64_t h);
+  void (*gru_step)(float *gates, const float *sums, const float *bias, const float *y_before, float *y, float clip,
+                   int64_t h);
   /* dh becomes what comes to y_before without passing a gate's sums; dgates [4h]: of the sums of r, z, n and of q. */
   void (*gru_step_back)(const float *gates, const float *y_before, const float *dy, float *dh, float *dgates,
-                        int64_t h);
+                        float clip, int64_t h);
   /* A GRU that resets h first, in two halves. gates [3h], of r, z, n: the sums of r and z, to which bias [3h] (NULL: none) is
    * added, become these, and reset = r y_before. */
-  void (*gru_reset)(float *gates, const float *bias, const float *y_before, float *reset, int64_t h);
+  void (*gru_reset)(float *gates, const float *bias, const float *y_before, float *reset, float clip, int64_t h);
   /* Then the sum of n becomes n. */
-  void (*gru_reset_step)(float *gates, const float *bias, const float *y_before, float *y, int64_t h);
+  void (*gru_reset_step)(float *gates, const float *bias, const float *y_before, float *y, float clip, int64_t h);
   /* dh as gru_step_back's; dgates [3h]: of z and n. */
   void (*gru_reset_step_back)(const float *gates, const float *y_before, const float *dy, float *dh, float *dgates,
-                              int64_t h);
+                              float clip, int64_t h);
   /* From the gradient of reset: dgates of r, what comes to y_before is added to dh, and reset is made again. */
   void (*gru_reset_back)(const float *gates, const float *y_before, const float *dreset, float *dh, float *dgates,
-                         float *reset, int64_t h);
+                         float *reset, float clip, int64_t h);
   /* A simple layer: gate [h], the sum with its bias (NULL: none), becomes its tanh, or ReLU, and so does y. */
-  void (*rnn_step)(float *gate, const float *bias, bool relu, float *y, int64_t h);
-  void (*rnn_step_back)(const float *gate, const float *dy, bool relu, float *dh, float *dgate, int64_t h);
+  void (*rnn_step)(float *gate, const float *bias, bool relu, float *y, float clip, int64_t h);
+  void (*rnn_step_back)(const float *gate, const float *dy, bool relu, float *dh, float *dgate, float clip, int64_t h);
 
   /* Additive attention of one query q [n] and rows of keys k, ld apart: scores[s] = sum over u of w[u] tanh(q[u] + k[s][u]). */
   void (*additive_scores)(const float *q, const float *k, int64_t ld, int64_t rows, const float *w, int64_t n,

@@ -119,20 +119,21 @@ void NAME(scale_columns)(float *x, int64_t ld, int64_t rows, int64_t n, const fl
 void NAME(softmax_columns_backward)(float *x, float *dx, int64_t ld, int64_t rows, int64_t n, int64_t reach,
                                     float factor, const float *shift, const float *dx_shift);
 void NAME(lstm_step)(float *gates, const float *bias, const float *peepholes, const float *cell_before, float *cell,
-                     float *y, int64_t h);
+                     float *y, float clip, int64_t h);
 void NAME(lstm_step_back)(const float *gates, const float *peepholes, const float *cell_before, const float *cell,
-                          const float *dy, float *dh, float *dcell, float *dgates, int64_t h);
-void NAME(gru_step)(float *gates, const float *sums, const float *bias, const float *y_before, float *y, int64_t h);
+                          const float *dy, float *dh, float *dcell, float *dgates, float clip, int64_t h);
+void NAME(gru_step)(float *gates, const float *sums, const float *bias, const float *y_before, float *y, float clip,
+                    int64_t h);
 void NAME(gru_step_back)(const float *gates, const float *y_before, const float *dy, float *dh, float *dgates,
-                         int64_t h);
-void NAME(gru_reset)(float *gates, const float *bias, const float *y_before, float *reset, int64_t h);
-void NAME(gru_reset_step)(float *gates, const float *bias, const float *y_before, float *y, int64_t h);
+                         float clip, int64_t h);
+void NAME(gru_reset)(float *gates, const float *bias, const float *y_before, float *reset, float clip, int64_t h);
+void NAME(gru_reset_step)(float *gates, const float *bias, const float *y_before, float *y, float clip, int64_t h);
 void NAME(gru_reset_step_back)(const float *gates, const float *y_before, const float *dy, float *dh, float *dgates,
-                               int64_t h);
+                               float clip, int64_t h);
 void NAME(gru_reset_back)(const float *gates, const float *y_before, const float *dreset, float *dh, float *dgates,
-                          float *reset, int64_t h);
-void NAME(rnn_step)(float *gate, const float *bias, bool relu, float *y, int64_t h);
-void NAME(rnn_step_back)(const float *gate, const float *dy, bool relu, float *dh, float *dgate, int64_t h);
+                          float *reset, float clip, int64_t h);
+void NAME(rnn_step)(float *gate, const float *bias, bool relu, float *y, float clip, int64_t h);
+void NAME(rnn_step_back)(const float *gate, const float *dy, bool relu, float *dh, float *dgate, float clip, int64_t h);
 void NAME(additive_scores)(const float *q, const float *k, int64_t ld, int64_t rows, const float *w, int64_t n,
                            float *scores);
 void NAME(additive_scores_back)(const float *q, const float *k, int64_t ld, int64_t rows, const float *w, int64_t n,

@@ -19,8 +19,10 @@ typedef struct attention {
   int64_t heads, kv_heads, t, s, past, d, dv;
   double scale, cap;
   bool causal;
-  int64_t left, right; /* how many keys a query sees in front of its own place, and behind; -1: all */
-  const ronde_tensor *x[3];
+  int64_t left, right;               /* how many keys a query sees in front of its own place, and behind; -1: all */
+  const ronde_tensor *x[3], *packed; /* packed: all three side by side [time,features], or NULL; */
+  const ronde_tensor *lengths;       /* [1]: how many keys there are, or NULL: all; */
+  const ronde__onnx_node *last;      /* whose output it is: behind lengths, what makes it zero where there is no key */
 } attention;
 
 /* ---- what the node says ---- */
@@ -45,7 +47,12 @@ static ronde_status read_sizes(const ronde__onnx_import *im, attention *a) {
   const ronde__onnx_node *node = a->node;
   int64_t dims[3][RONDE_MAX_RANK] = {{0}};
   const int rank = a->place.rank - (a->lead == 0);
-  for (int i = 0; i < 3; i++)
+  if (a->packed) {
+    ronde_tensor_dims(a->packed, dims[QUERY]);
+    dims[QUERY][1] /= 3;
+    for (int i = KEY; i <= VALUE; i++) memcpy(dims[i], dims[QUERY], sizeof dims[i]);
+  }
+  for (int i = 0; i < 3 && !a->packed; i++)
     if (ronde_tensor_dims(a->x[i], dims[i]) != rank) return ronde__onnx_fail(im, node, "its inputs differ in rank");
   const int64_t *q = dims[QUERY] + (a->lead > 0), *k = dims[KEY] + (a->lead > 0), *v = dims[VALUE] + (a->lead > 0);
   a->heads = a->in_rows ? ronde__onnx_attr_int(node, "q_num_heads", 0) : q[0];
@@ -66,8 +73,46 @@ static ronde_status read_sizes(const ronde__onnx_import *im, attention *a) {
   return RONDE_OK;
 }
 
+/* Lengths tell how many keys a query sees. Where there is none at all, the first one is seen and the result multiplied by
+ * zero, as a softmax of nothing has no meaning in ONNX. */
+static ronde_status read_lengths(const ronde__onnx_import *im, attention *a) {
+  const ronde__onnx_value *mask = ronde__onnx_in(im, a->node, MASK);
+  const ronde__onnx_node *next = ronde__onnx_only_reader(im->file, a->node->out[OUT]);
+  if (!mask || mask->kind < RONDE__ONNX_TOKENS) return RONDE_OK;
+  const bool fits = mask->kind == RONDE__ONNX_SEEN && mask->n == 3 && mask->size[0] == 1 &&
+                    (mask->size[1] == 1 || mask->size[1] == a->t) && mask->size[2] == a->s && mask->least <= 1;
+  if (!fits)
+    return ronde__onnx_fail(im, a->node, "its mask by tokens or lengths is not [batch,1,queries,keys] of lengths");
+  const bool multiplied = next && next->build == ronde__onnx_op_mul && next->n_in == 2;
+  const int other = multiplied && next->in[0] == a->node->out[OUT] ? 1 : 0;
+  if (multiplied && ronde__onnx_is_any(ronde__onnx_in(im, next, other), mask->x)) a->last = next;
+  else if (mask->least > 0)
+    return ronde__onnx_fail(im, a->node, "its mask sees a key where there is none, and nothing makes that zero");
+  a->lengths = mask->x;
+  return RONDE_OK;
+}
+
+static ronde_status read_packed(ronde__onnx_import *im, attention *a, const ronde_tensor *packed) {
+  a->packed = packed;
+  a->place = (ronde__onnx_place){3, 0, RONDE__ONNX_ALONE};
+  a->in_rows = true;
+  return read_sizes(im, a);
+}
+
+/* The three of them, where attention is built by parts. */
+static ronde_status unpack(const ronde__onnx_import *im, attention *a) {
+  ronde_tensor *pieces[3] = {NULL};
+  const int64_t own = a->heads * a->d, sizes[] = {own, own, own};
+  if (!a->packed) return RONDE_OK;
+  ronde_cut_along(a->packed, -1, 3, sizes, pieces);
+  for (int i = 0; i < 3; i++) a->x[i] = pieces[i];
+  return ronde_graph_status(im->graph);
+}
+
 static ronde_status read_inputs(ronde__onnx_import *im, attention *a) {
   int64_t dims[RONDE_MAX_RANK];
+  const ronde__onnx_value *query = ronde__onnx_in(im, a->node, QUERY);
+  if (query && query->kind == RONDE__ONNX_PACKED) return read_packed(im, a, query->x);
   RONDE_TRY(ronde__onnx_common(im, a->node, QUERY, 3, &a->place));
   const bool batch = a->place.at == 0 && !a->place.merged;
   if (a->place.rank < 3 || a->place.rank > 4 || !(batch || a->place.at == RONDE__ONNX_ALIKE))
@@ -84,8 +129,8 @@ static ronde_status read_inputs(ronde__onnx_import *im, attention *a) {
 static bool is_plain(const ronde__onnx_import *im, const attention *a) {
   for (int i = PRESENT_KEY; i <= SCORES; i++)
     if (ronde__onnx_is_read(im, a->node, i)) return false;
-  return !a->lead && !ronde__onnx_in(im, a->node, MASK) && !ronde__onnx_in(im, a->node, PAST_KEY) && a->cap == 0 &&
-         a->left < 0 && a->right < 0 && a->heads == a->kv_heads && a->d == a->dv &&
+  return !a->lead && (a->lengths || !ronde__onnx_in(im, a->node, MASK)) && !ronde__onnx_in(im, a->node, PAST_KEY) &&
+         a->cap == 0 && a->left < 0 && a->right < 0 && a->heads == a->kv_heads && a->d == a->dv &&
          (float)a->scale == (float)(1 / sqrt((double)a->d));
 }
 
@@ -97,12 +142,14 @@ static const ronde_tensor *rows_of(const ronde_tensor *x, int64_t time, int64_t 
 static ronde_status build_plain(ronde__onnx_import *im, const attention *a) {
   const ronde_tensor *x[3];
   const int64_t heads[] = {a->t, a->heads, a->d};
-  for (int i = 0; i < 3; i++) x[i] = a->in_rows ? a->x[i] : rows_of(a->x[i], i == QUERY ? a->t : a->s, a->heads * a->d);
+  const ronde_attention_options options = {.heads = (int)a->heads, .causal = a->causal, .lengths = a->lengths};
+  for (int i = 0; i < 3 && !a->packed; i++)
+    x[i] = a->in_rows ? a->x[i] : rows_of(a->x[i], i == QUERY ? a->t : a->s, a->heads * a->d);
   RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(a->node), NULL, 0));
-  const ronde_tensor *y = ronde_attention(x[QUERY], x[KEY], x[VALUE],
-                                          &(ronde_attention_options){.heads = (int)a->heads, .causal = a->causal});
+  const ronde_tensor *y =
+      a->packed ? ronde_self_attention(a->packed, &options) : ronde_attention(x[QUERY], x[KEY], x[VALUE], &options);
   if (!a->in_rows) y = ronde_transpose(ronde_reshape(y, 3, heads), (int[]){1, 0, 2});
-  return ronde__onnx_set(im, a->node, OUT, y);
+  return ronde__onnx_set(im, a->last, OUT, y);
 }
 
 /* ---- by parts: tensors are [(examples),heads,time,features] ---- */
@@ -267,8 +314,15 @@ static ronde_status build_parts(ronde__onnx_import *im, attention *a) {
 }
 
 ronde_status ronde__onnx_op_attention(ronde__onnx_import *im, const ronde__onnx_node *node) {
-  attention a = {.node = node};
+  attention a = {.node = node, .last = node};
   RONDE_TRY(read_attributes(im, &a));
   RONDE_TRY(read_inputs(im, &a));
-  return is_plain(im, &a) ? build_plain(im, &a) : build_parts(im, &a);
+  RONDE_TRY(read_lengths(im, &a));
+  if (is_plain(im, &a)) return build_plain(im, &a);
+  if (a.lengths)
+    return ronde__onnx_fail(im, node,
+                            "with lengths, query, key and value have equally many heads of one size, and there "
+                            "are no windows, past keys and softcap");
+  RONDE_TRY(unpack(im, &a));
+  return build_parts(im, &a);
 }

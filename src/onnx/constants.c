@@ -114,19 +114,64 @@ ronde_status ronde__onnx_parameter(ronde__onnx_import *im, const ronde__onnx_nod
   return add_parameter(im, node, value->constant, value->fixed || value->constant->n_dims == 0, x_out);
 }
 
-ronde_status ronde__onnx_fixed(ronde__onnx_import *im, const ronde__onnx_node *node, const char *suffix,
-                               const ronde__onnx_known *known, const ronde_tensor **x_out) {
-  const Onnx__TensorProto *made = NULL;
+/* An array of a node's, called by the node. */
+static ronde_status make_own(ronde__onnx_import *im, const ronde__onnx_node *node, const char *suffix,
+                             const ronde__onnx_known *known, const Onnx__TensorProto **made_out) {
   char *name = ronde__format("%s%s", ronde__onnx_node_name(node), suffix);
   if (!name) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for a name", im->file->path);
   ronde_status status = ronde__onnx_is_weight_name(name)
-                            ? make_constant(im, name, known, &made)
+                            ? make_constant(im, name, known, made_out)
                             : ronde__onnx_fail(im, node, "its name cannot be part of that of a weight");
   free(name);
-  return status == RONDE_OK ? add_parameter(im, node, made, true, x_out) : status;
+  return status;
+}
+
+ronde_status ronde__onnx_fixed(ronde__onnx_import *im, const ronde__onnx_node *node, const char *suffix,
+                               const ronde__onnx_known *known, const ronde_tensor **x_out) {
+  const Onnx__TensorProto *made = NULL;
+  RONDE_TRY(make_own(im, node, suffix, known, &made));
+  return add_parameter(im, node, made, true, x_out);
 }
 
 ronde_status ronde__onnx_fixed_tensor(ronde__onnx_import *im, const ronde__onnx_node *node,
                                       const Onnx__TensorProto *tensor, const ronde_tensor **x_out) {
   return add_parameter(im, node, tensor, true, x_out);
+}
+
+/* ---- tables ---- */
+
+/* The table that y was looked up in keeps these numbers. */
+static ronde_status fix(ronde__onnx_import *im, const Onnx__TensorProto *table, const ronde_tensor *y) {
+  float *values;
+  RONDE__ALLOC(values, (size_t)ronde__onnx_elems(table) * sizeof *values, im->file->path);
+  ronde_status status = ronde__onnx_read_floats(im->file, table, values);
+  if (status == RONDE_OK) status = ronde__graph_fix(im->graph, im->graph->nodes[y->producer].param[0], values);
+  ronde__free(values);
+  return status;
+}
+
+ronde_status ronde__onnx_look_up(ronde__onnx_import *im, const ronde__onnx_node *node, const Onnx__TensorProto *table,
+                                 bool fixed, const ronde_tensor *tokens, const ronde_tensor **y_out) {
+  ronde__onnx_layer layer = {0};
+  const ronde_tensor *y = NULL;
+  if (!ronde__onnx_is_weight_name(table->name))
+    return ronde__onnx_fail(im, node, "the name of its table cannot be that of a weight");
+  RONDE_TRY(ronde__onnx_check_floats(im->file, table));
+  const ronde__shape shape = {2, {table->dims[0], table->dims[1]}};
+  ronde_status status = ronde__onnx_take_tensor(im, node, table, NULL, RONDE__ONNX_AS_IT_IS, &shape, false, &layer);
+  if (status == RONDE_OK) status = ronde__onnx_begin(im, &layer);
+  if (status == RONDE_OK) y = ronde_embedding(tokens, layer.label, shape.dim[1], 0);
+  if (status == RONDE_OK) status = ronde__onnx_note_layer(im, node, &layer, y);
+  if (status == RONDE_OK && fixed) status = fix(im, table, y);
+  ronde__onnx_layer_release(&layer);
+  *y_out = y;
+  return status;
+}
+
+ronde_status ronde__onnx_look_up_known(ronde__onnx_import *im, const ronde__onnx_node *node, const char *suffix,
+                                       const ronde__onnx_known *table, const ronde_tensor *tokens,
+                                       const ronde_tensor **y_out) {
+  const Onnx__TensorProto *made;
+  RONDE_TRY(make_own(im, node, suffix, table, &made));
+  return ronde__onnx_look_up(im, node, made, true, tokens, y_out);
 }

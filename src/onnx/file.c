@@ -20,7 +20,7 @@ enum { MAX_NODES = 1 << 16 };
 
 static int by_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
-static int find_name(const ronde__onnx *file, const char *name) {
+int ronde__onnx_find_name(const ronde__onnx *file, const char *name) {
   if (ronde__is_empty(name)) return -1;
   const char **at = bsearch(&name, file->names, (size_t)file->n_names, sizeof *file->names, by_text);
   return at ? (int)(at - file->names) : -1;
@@ -74,8 +74,8 @@ static ronde_status list_nodes(ronde__onnx *file) {
     const Onnx__NodeProto *proto = graph->node[file->n_nodes];
     ronde__onnx_node *node = &file->nodes[file->n_nodes];
     *node = (ronde__onnx_node){proto, NULL, at, (int)proto->n_input, at + proto->n_input, (int)proto->n_output, false};
-    for (int k = 0; k < node->n_in; k++) *at++ = find_name(file, proto->input[k]);
-    for (int k = 0; k < node->n_out; k++) *at++ = find_name(file, proto->output[k]);
+    for (int k = 0; k < node->n_in; k++) *at++ = ronde__onnx_find_name(file, proto->input[k]);
+    for (int k = 0; k < node->n_out; k++) *at++ = ronde__onnx_find_name(file, proto->output[k]);
   }
   return RONDE_OK;
 }
@@ -87,7 +87,9 @@ static ronde_status twice(const ronde__onnx *file, int value) {
 static bool is_input(const ronde__onnx *file, int value) {
   for (int i = 0; i < file->n_pieces; i++)
     if (file->pieces[i].value == value) return true;
-  return file->lead && value == file->input;
+  for (int i = 0; i < file->n_inputs; i++)
+    if (file->inputs[i].value == value) return true;
+  return false;
 }
 
 /* The tensor of a node Constant is as good as an initializer; it is called like the node's output. */
@@ -109,7 +111,7 @@ static void find_buffers(ronde__onnx *file) {
   const Onnx__GraphProto *graph = file->model->graph;
   for (size_t i = 0; i < graph->n_value_info; i++) {
     const Onnx__ValueInfoProto *info = graph->value_info[i];
-    int value = find_name(file, info->name);
+    int value = ronde__onnx_find_name(file, info->name);
     for (size_t k = 0; k < info->n_metadata_props && value >= 0; k++) {
       const Onnx__StringStringEntryProto *entry = info->metadata_props[k];
       bool is_kind = entry->key && entry->value && !strcmp(entry->key, kind);
@@ -122,7 +124,7 @@ static void find_buffers(ronde__onnx *file) {
 static ronde_status list_constants(ronde__onnx *file) {
   const Onnx__GraphProto *graph = file->model->graph;
   for (size_t i = 0; i < graph->n_initializer; i++) {
-    int value = find_name(file, graph->initializer[i]->name);
+    int value = ronde__onnx_find_name(file, graph->initializer[i]->name);
     if (value < 0) continue;
     if (file->constants[value]) return twice(file, value);
     file->constants[value] = graph->initializer[i];
@@ -138,112 +140,6 @@ static ronde_status list_constants(ronde__onnx *file) {
     RONDE_TRY(take_constant(file, node));
   }
   return RONDE_OK;
-}
-
-/* ---- the input and the output ---- */
-
-static ronde_status check_dim(const ronde__onnx *file, const Onnx__TensorShapeProto__Dimension *dim, size_t d) {
-  bool fixed = dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
-  const char *name = RONDE__SHOWN(file->names[file->input]);
-  if (!fixed)
-    return ronde__fail(
-        RONDE_E_INPUT, "%s: dimension %zu of its input %s%s%s is open, but only the first one, the batch, may be",
-        file->path, d, name, dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM ? ", " : "",
-        dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM && dim->dim_param
-            ? RONDE__SHOWN(dim->dim_param)
-            : "");
-  if (dim->dim_value < 1)
-    return ronde__fail(RONDE_E_INPUT, "%s: dimension %zu of its input %s is %" PRId64, file->path, d, name,
-                       dim->dim_value);
-  return RONDE_OK;
-}
-
-static ronde_status read_input(ronde__onnx *file, const Onnx__ValueInfoProto *input) {
-  bool is_tensor = input->type && input->type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE;
-  const Onnx__TypeProto__Tensor *type = is_tensor ? input->type->tensor_type : NULL;
-  const Onnx__TensorShapeProto *shape = type ? type->shape : NULL;
-  file->input = find_name(file, input->name);
-  if (type && (type->elem_type == ONNX__TENSOR_PROTO__DATA_TYPE__INT32 ||
-               type->elem_type == ONNX__TENSOR_PROTO__DATA_TYPE__INT64))
-    return ronde__fail(RONDE_E_INPUT, "%s: its input %s holds tokens, which are not imported", file->path,
-                       RONDE__SHOWN(input->name));
-  if (!shape || type->elem_type != ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT || shape->n_dim < 2 || shape->n_dim > 5)
-    return ronde__fail(RONDE_E_INPUT, "%s: its input %s is not a tensor of f32 with a batch and 1 to 4 dimensions more",
-                       file->path, RONDE__SHOWN(input->name));
-  if (shape->dim[0]->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE)
-    file->batch = ronde__max(0, shape->dim[0]->dim_value);
-  for (size_t d = 1; d < shape->n_dim; d++) {
-    RONDE_TRY(check_dim(file, shape->dim[d], d));
-    file->shape.dim[file->shape.rank++] = shape->dim[d]->dim_value;
-  }
-  return RONDE_OK;
-}
-
-static bool is_initializer_of(const Onnx__GraphProto *graph, const char *name) {
-  for (size_t k = 0; k < graph->n_initializer; k++)
-    if (graph->initializer[k]->name && !strcmp(graph->initializer[k]->name, name)) return true;
-  return false;
-}
-
-/* One more input of a file without a batch: a part of Ronde's. */
-static ronde_status add_piece(ronde__onnx *file, const Onnx__ValueInfoProto *input) {
-  bool is_tensor = input->type && input->type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE;
-  const Onnx__TypeProto__Tensor *type = is_tensor ? input->type->tensor_type : NULL;
-  const Onnx__TensorShapeProto *shape = type ? type->shape : NULL;
-  const char *name = RONDE__SHOWN(input->name);
-  if (!shape || type->elem_type != ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT || shape->n_dim > RONDE_MAX_RANK)
-    return ronde__fail(RONDE_E_INPUT, "%s: its input %s is not a tensor of f32 with up to %d dimensions", file->path,
-                       name, RONDE_MAX_RANK);
-  ronde__onnx_piece *piece = &file->pieces[file->n_pieces++];
-  *piece = (ronde__onnx_piece){.value = find_name(file, input->name)};
-  file->input = piece->value;
-  for (size_t d = 0; d < shape->n_dim; d++) {
-    RONDE_TRY(check_dim(file, shape->dim[d], d));
-    piece->shape.dim[piece->shape.rank++] = shape->dim[d]->dim_value;
-  }
-  if (shape->n_dim == 0) piece->shape = (ronde__shape){1, {1}};
-  if (__builtin_add_overflow(file->shape.dim[0], ronde__shape_elems(&piece->shape), &file->shape.dim[0]) ||
-      file->shape.dim[0] > INT32_MAX)
-    return ronde__fail(RONDE_E_INPUT, "%s: its inputs are too large", file->path);
-  return RONDE_OK;
-}
-
-/* Of a file without a batch: all inputs; of no input at all, one number that nobody reads. */
-static ronde_status find_pieces(ronde__onnx *file) {
-  const Onnx__GraphProto *graph = file->model->graph;
-  RONDE__ALLOC(file->pieces, (graph->n_input + 1) * sizeof *file->pieces, file->path);
-  file->shape.rank = 1;
-  for (size_t i = 0; i < graph->n_input; i++) {
-    if (ronde__is_empty(graph->input[i]->name))
-      return ronde__fail(RONDE_E_INPUT, "%s: an input has no name", file->path);
-    if (!is_initializer_of(graph, graph->input[i]->name)) RONDE_TRY(add_piece(file, graph->input[i]));
-  }
-  if (file->n_pieces == 0) file->shape.dim[0] = 1;
-  if (graph->n_output != 1 || ronde__is_empty(graph->output[0]->name))
-    return ronde__fail(RONDE_E_INPUT, "%s: it has %zu outputs, but a network has one", file->path, graph->n_output);
-  file->output = find_name(file, graph->output[0]->name);
-  return RONDE_OK;
-}
-
-/* Files of old list initializers among the inputs. */
-static ronde_status find_ends(ronde__onnx *file) {
-  const Onnx__GraphProto *graph = file->model->graph;
-  if (!file->lead) return find_pieces(file);
-  const Onnx__ValueInfoProto *input = NULL;
-  for (size_t i = 0; i < graph->n_input; i++) {
-    const char *name = graph->input[i]->name;
-    if (ronde__is_empty(name)) return ronde__fail(RONDE_E_INPUT, "%s: an input has no name", file->path);
-    if (is_initializer_of(graph, name)) continue;
-    if (input)
-      return ronde__fail(RONDE_E_INPUT, "%s: it has several inputs (%s, %s), but a network has one", file->path,
-                         RONDE__SHOWN(input->name), RONDE__SHOWN(name));
-    input = graph->input[i];
-  }
-  if (!input) return ronde__fail(RONDE_E_INPUT, "%s: it has no input", file->path);
-  if (graph->n_output != 1 || ronde__is_empty(graph->output[0]->name))
-    return ronde__fail(RONDE_E_INPUT, "%s: it has %zu outputs, but a network has one", file->path, graph->n_output);
-  file->output = find_name(file, graph->output[0]->name);
-  return read_input(file, input);
 }
 
 /* ---- what the output needs ---- */
@@ -339,11 +235,10 @@ static ronde_status read_opset(ronde__onnx *file) {
 static ronde_status try_network(ronde__onnx *file) {
   ronde_graph *graph;
   RONDE_TRY(ronde_graph_create(&graph));
-  ronde_tensor *x = ronde_input(graph, "input", file->shape.rank, file->shape.dim);
-  const ronde_tensor *y = ronde__onnx_record(file, graph, x);
+  const ronde_tensor *y = ronde__onnx_record(file, graph, ronde__onnx_add_inputs(file, graph));
   ronde_status status = ronde_graph_status(graph);
-  if (!y && status == RONDE_OK) status = RONDE_E_INPUT; /* who found it has said it */
-  if (y) file->outputs = ronde__shape_elems(&y->shape);
+  if (!y && status == RONDE_OK) status = RONDE_E_INPUT;   /* who found it has said it */
+  if (y) file->outputs = y->shape.dim[y->shape.rank - 1]; /* of sequences, at each step */
   if (y && file->n_weights == 0 && file->needs_weights)
     status = ronde__fail(RONDE_E_INPUT, "%s: the network has no weights", file->path);
   ronde_graph_destroy(graph);
@@ -358,12 +253,13 @@ static ronde_status prepare(ronde__onnx *file) {
   RONDE_TRY(read_opset(file));
   RONDE_TRY(list_names(file));
   RONDE_TRY(list_nodes(file));
-  RONDE_TRY(find_ends(file));
+  RONDE_TRY(ronde__onnx_find_ends(file));
   RONDE_TRY(list_constants(file));
   find_buffers(file);
   find_needed(file);
   RONDE_TRY(check_operators(file));
   RONDE_TRY(check_order(file));
+  RONDE_TRY(ronde__onnx_find_vocabularies(file));
   file->head = find_head(file);
   RONDE_TRY(try_network(file));
   ronde__shape_text(&file->shape, file->shape_text, sizeof file->shape_text);
@@ -402,7 +298,6 @@ static ronde_status parse(const char *name, const char *folder, const void *data
   RONDE__ALLOC(file, sizeof *file, name);
   *file = (ronde__onnx){.path = ronde__strdup(name),
                         .folder = ronde__strdup(folder),
-                        .input = -1,
                         .output = -1,
                         .head = -1,
                         .lead = lead,

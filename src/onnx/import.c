@@ -1,6 +1,8 @@
 /* The building of a file's network: its operators, one after the other. */
 #include "onnx/import.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 static const struct {
@@ -52,10 +54,17 @@ static ronde_status sizes_as_output(ronde__onnx_import *im, ronde__onnx_value *y
   return ronde_graph_status(im->graph);
 }
 
+static ronde_status build_node(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  bool done;
+  RONDE_TRY(ronde__onnx_build_discrete(im, node, &done));
+  if (!done) RONDE_TRY(ronde__onnx_build_additive(im, node, &done));
+  return done || ronde__onnx_evaluate(im, node) ? RONDE_OK : node->build(im, node);
+}
+
 static ronde_status build_nodes(ronde__onnx_import *im) {
   for (int i = 0; i < im->file->n_nodes; i++) {
     const ronde__onnx_node *node = &im->file->nodes[i];
-    if (node->build && !is_done(im, node) && !ronde__onnx_evaluate(im, node)) RONDE_TRY(node->build(im, node));
+    if (node->build && !is_done(im, node)) RONDE_TRY(build_node(im, node));
   }
   ronde__onnx_value *y = &im->values[im->file->output];
   if (!im->file->lead && y->kind == RONDE__ONNX_SIZES && y->n > 0) RONDE_TRY(sizes_as_output(im, y));
@@ -68,15 +77,58 @@ static ronde_status build_nodes(ronde__onnx_import *im) {
                      RONDE__SHOWN(im->file->names[im->file->output]));
 }
 
-static ronde_status check_input(const ronde__onnx *file, const ronde_tensor *x) {
-  ronde__shape own = {0};
+static ronde_status check_input(const ronde__onnx *file, int i, const ronde_tensor *x) {
+  ronde__shape own = {0}, wanted;
   char has[96], wants[96];
+  int64_t vocabulary;
+  const char *name = ronde__onnx_input_at(file, i, &wanted, &vocabulary);
   own.rank = ronde_tensor_dims(x, own.dim);
-  if (ronde__shape_equal(&own, &file->shape)) return RONDE_OK;
   ronde__shape_text(&own, has, sizeof has);
-  ronde__shape_text(&file->shape, wants, sizeof wants);
-  return ronde__fail(RONDE_E_USAGE, "%s: its input is %s an example, not %s%s", file->path, wants, has,
-                     own.rank == 3 && file->shape.rank == 3 ? " (--resize HxW makes images fit)" : "");
+  ronde__shape_text(&wanted, wants, sizeof wants);
+  if (!ronde__shape_equal(&own, &wanted))
+    return ronde__fail(RONDE_E_USAGE, "%s: its %s is %s an example, not %s%s", file->path, RONDE__SHOWN(name), wants,
+                       has, own.rank == 3 && wanted.rank == 3 ? " (--resize HxW makes images fit)" : "");
+  if (!vocabulary != !x->vocabulary)
+    return ronde__fail(RONDE_E_USAGE, "%s: its %s is %s, not %s", file->path, RONDE__SHOWN(name),
+                       vocabulary ? "tokens" : "values", vocabulary ? "values" : "tokens");
+  if (x->vocabulary > vocabulary)
+    return ronde__fail(RONDE_E_USAGE, "%s: its %s knows %" PRId64 " tokens, but there are %" PRId64, file->path,
+                       RONDE__SHOWN(name), vocabulary, x->vocabulary);
+  return RONDE_OK;
+}
+
+/* That of the graph which input i of the file is: of its name, else at its place. NULL: there is none. */
+static const ronde_tensor *find_input(const ronde__onnx *file, const ronde_graph *graph, int i) {
+  for (int k = 1; k < graph->n_inputs; k++)
+    if (!strcmp(graph->tensors[graph->inputs[k]]->label, file->inputs[i].name)) return graph->tensors[graph->inputs[k]];
+  return i < graph->n_inputs ? graph->tensors[graph->inputs[i]] : NULL;
+}
+
+/* A number of an example that nothing looks up is a length. */
+static ronde_status set_input(ronde__onnx_import *im, int i, const ronde_tensor *x) {
+  const ronde__onnx_input *input = &im->file->inputs[i];
+  ronde__onnx_value *value = &im->values[input->value];
+  RONDE_TRY(check_input(im->file, i, x));
+  *value = (ronde__onnx_value){.kind = input->vocabulary ? RONDE__ONNX_TOKENS : RONDE__ONNX_TENSOR, .x = x};
+  if (!input->integers || input->vocabulary) return RONDE_OK;
+  *value = (ronde__onnx_value){
+      .kind = RONDE__ONNX_LENGTHS, .x = x, .n = input->rank, .size = {1}, .least = -INFINITY, .most = INFINITY};
+  return RONDE_OK;
+}
+
+static ronde_status set_inputs(ronde__onnx_import *im, const ronde_tensor *first) {
+  const ronde__onnx *file = im->file;
+  const ronde_tensor *inputs[RONDE_MAX_INPUTS] = {first};
+  for (int i = 0; i < file->n_inputs; i++) {
+    if (i > 0) inputs[i] = find_input(file, im->graph, i);
+    for (int k = 0; k < i; k++)
+      if (inputs[k] == inputs[i]) inputs[i] = NULL;
+    if (!inputs[i])
+      return ronde__fail(RONDE_E_USAGE, "%s: it reads %d inputs (%s), but the data have %d", file->path, file->n_inputs,
+                         RONDE__SHOWN(file->inputs[i].name), im->graph->n_inputs);
+    RONDE_TRY(set_input(im, i, inputs[i]));
+  }
+  return RONDE_OK;
 }
 
 /* Cuts the input of a file without a batch into those of the file. */
@@ -102,7 +154,7 @@ static ronde_status cut_input(ronde__onnx_import *im, const ronde_tensor *x) {
 static ronde_tensor *build(const ronde__onnx *file, ronde_graph *graph, ronde_tensor *x, int64_t outputs,
                            ronde__onnx_end end, ronde__onnx *records) {
   ronde__onnx_import im = {.file = file, .graph = graph, .outputs = outputs, .end = end, .records = records};
-  if (!x || check_input(file, x) != RONDE_OK) return NULL;
+  if (!x || (!file->lead && check_input(file, 0, x) != RONDE_OK)) return NULL;
   im.values = ronde__alloc((size_t)file->n_names * sizeof *im.values);
   if (!im.values) {
     ronde__fail(RONDE_E_MEMORY, "%s: no memory for %d values", file->path, file->n_names);
@@ -113,8 +165,7 @@ static ronde_tensor *build(const ronde__onnx *file, ronde_graph *graph, ronde_te
       im.values[i] = (ronde__onnx_value){.kind = RONDE__ONNX_CONSTANT,
                                          .constant = file->constants[i],
                                          .fixed = file->producer[i] >= 0 || file->is_buffer[i]};
-  if (file->lead) im.values[file->input] = (ronde__onnx_value){.kind = RONDE__ONNX_TENSOR, .x = x};
-  ronde_status status = file->lead ? RONDE_OK : cut_input(&im, x);
+  ronde_status status = file->lead ? set_inputs(&im, x) : cut_input(&im, x);
   if (status == RONDE_OK) status = build_nodes(&im);
   const ronde_tensor *y = status == RONDE_OK ? im.values[file->output].x : NULL;
   ronde__free(im.values);

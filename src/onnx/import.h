@@ -61,7 +61,14 @@ typedef struct ronde__onnx_value {
     RONDE__ONNX_CONSTANT,
     RONDE__ONNX_SIZES,
     RONDE__ONNX_NUMBER,
-    RONDE__ONNX_KNOWN
+    RONDE__ONNX_KNOWN,
+    RONDE__ONNX_TOKENS, /* from here on tokens.c: of tokens x, */
+    RONDE__ONNX_PADDING,
+    RONDE__ONNX_PLACES,
+    RONDE__ONNX_LENGTHS, /* and of lengths x [1] */
+    RONDE__ONNX_SEEN,
+    RONDE__ONNX_PACKED,  /* a part of x [T,3F], which attention takes as it is */
+    RONDE__ONNX_ABSORBED /* what another node has built already */
   } kind;
   ronde__onnx_order order; /* TENSOR, */
   int at;                  /* as in ronde__onnx_place, */
@@ -71,10 +78,13 @@ typedef struct ronde__onnx_value {
   bool fixed;                        /* whose values no training changes, */
   bool transposed;                   /* of a matrix; of a TENSOR that only a product reads, its last two dimensions */
   int n;                             /* SIZES: a list of so many, */
-  bool is_scalar;                    /* or one by itself */
+  bool is_scalar;                    /* or one by itself; PADDING to SEEN: dims of an example in the file, */
   int64_t size[RONDE__ONNX_MAX_SIZES];
   bool shuffled; /* of a TENSOR between the nodes of a shuffle, which x is behind already: its sizes are size [n] */
-  double number; /* NUMBER: floats, all alike */
+  int32_t token; /* PADDING: where tokens are this one, PLACES: places from 1 on of others, */
+  bool inverted; /* or where they are not; */
+  double least, most;             /* LENGTHS, SEEN: lengths, as whole numbers within these bounds */
+  double number;                  /* NUMBER: floats, all alike */
   const ronde__onnx_known *known; /* KNOWN */
 } ronde__onnx_value;
 
@@ -111,6 +121,15 @@ typedef struct ronde__onnx_weight {
   bool is_buffer;
 } ronde__onnx_weight;
 
+typedef struct ronde__onnx_input {
+  const char *name; /* in the file */
+  int value;
+  bool integers;
+  int rank; /* in the file, without the batch */
+  ronde__shape shape;
+  int64_t vocabulary; /* of tokens; 0: it is values, or lengths */
+} ronde__onnx_input;
+
 /* An input of a file without a batch. */
 typedef struct ronde__onnx_piece {
   int value;
@@ -129,15 +148,17 @@ struct ronde__onnx {
   int *reader;                         /* [n_names]: the last of these nodes */
   int *producer;                       /* [n_names]: node; -1: none */
   ronde__onnx_node *nodes;
-  int *operands; /* of all nodes */
-  int input, output;
+  int *operands;                              /* of all nodes */
+  ronde__onnx_input inputs[RONDE_MAX_INPUTS]; /* [n_inputs]: of a file with a batch */
+  int n_inputs;
+  int output;
   int lead; /* dimensions of the batch in front of an example's, 1; 0: the file's tensors are those of an example */
   bool needs_weights;
   ronde__onnx_piece *pieces; /* [n_pieces]: where there is no batch, its inputs, which follow each other in Ronde's */
   int n_pieces;
-  int head;      /* the node of the linear layer that makes the output; -1: there is none */
-  int64_t batch; /* that the file was made for; 0: any */
-  ronde__shape shape;
+  int head;           /* the node of the linear layer that makes the output; -1: there is none */
+  int64_t batch;      /* that the file was made for; 0: any */
+  ronde__shape shape; /* of the first input */
   int64_t outputs;
   char shape_text[96], outputs_text[24];
   ronde__onnx_weight *weights; /* [n_weights], of the network as the file has it */
@@ -208,6 +229,13 @@ ronde_status ronde__onnx_fixed(ronde__onnx_import *im, const ronde__onnx_node *n
 /* A tensor as a fixed parameter. */
 ronde_status ronde__onnx_fixed_tensor(ronde__onnx_import *im, const ronde__onnx_node *node,
                                       const Onnx__TensorProto *tensor, const ronde_tensor **x_out);
+/* Rows of a table [tokens,features], which training changes unless it is fixed. */
+ronde_status ronde__onnx_look_up(ronde__onnx_import *im, const ronde__onnx_node *node, const Onnx__TensorProto *table,
+                                 bool fixed, const ronde_tensor *tokens, const ronde_tensor **y_out);
+/* Of a fixed one that is called by the node. */
+ronde_status ronde__onnx_look_up_known(ronde__onnx_import *im, const ronde__onnx_node *node, const char *suffix,
+                                       const ronde__onnx_known *table, const ronde_tensor *tokens,
+                                       const ronde_tensor **y_out);
 /* Whether input i is one number that no training changes. */
 bool ronde__onnx_is_number(const ronde__onnx_import *im, const ronde__onnx_node *node, int i, double *number_out);
 /* Of integers, in sizes or in a constant. */
@@ -216,6 +244,8 @@ bool ronde__onnx_is_sizes(const ronde__onnx_value *value);
  * given. */
 ronde_status ronde__onnx_axes(ronde__onnx_import *im, const ronde__onnx_node *node, int i, int rank,
                               unsigned *mask_out);
+/* The sizes of n that a node Shape gives: from first to end. */
+void ronde__onnx_shape_range(const ronde__onnx_node *node, int n, int64_t *first_out, int64_t *end_out);
 /* Whether it makes the output of the file and belongs to the loss: the output is its input then. */
 bool ronde__onnx_is_left_out(const ronde__onnx_import *im, const ronde__onnx_node *node, ronde__onnx_end end);
 /* moves.c: the operators of these names, of an activation. */
@@ -228,6 +258,30 @@ ronde_status ronde__onnx_set(ronde__onnx_import *im, const ronde__onnx_node *nod
 bool ronde__onnx_is_read(const ronde__onnx_import *im, const ronde__onnx_node *node, int i);
 /* The only node that reads a value, where it is the only reader; else NULL. */
 const ronde__onnx_node *ronde__onnx_only_reader(const ronde__onnx *file, int value);
+
+/* ---- inputs.c: what the network reads ---- */
+
+/* Inputs and output, whose names are known. */
+ronde_status ronde__onnx_find_ends(ronde__onnx *file);
+/* How many tokens there are of inputs of integers; RONDE_E_INPUT: one is neither tokens nor lengths. */
+ronde_status ronde__onnx_find_vocabularies(ronde__onnx *file);
+/* file.c: the number of a name; -1: there is none. */
+int ronde__onnx_find_name(const ronde__onnx *file, const char *name);
+
+/* ---- tokens.c: what is made of tokens and of lengths, up to where it becomes an activation ---- */
+
+/* Builds a node that reads such values, or has logged why not; *done_out false: its own operator has to. */
+ronde_status ronde__onnx_build_discrete(ronde__onnx_import *im, const ronde__onnx_node *node, bool *done_out);
+/* Whether input i is how many of `most` steps or keys there are, [batch]: *lengths_out is the tensor [1] of lengths. */
+bool ronde__onnx_in_lengths(const ronde__onnx_import *im, const ronde__onnx_node *node, int i, int64_t most,
+                            const ronde_tensor **lengths_out);
+/* Whether a value is 1 where lengths have something to see and 0 elsewhere, [batch,1,1]. */
+bool ronde__onnx_is_any(const ronde__onnx_value *value, const ronde_tensor *lengths);
+
+/* ---- additive.c: additive attention, which is many nodes ---- */
+
+/* Builds all of it where the node is the first one; *done_out false: it is not. */
+ronde_status ronde__onnx_build_additive(ronde__onnx_import *im, const ronde__onnx_node *node, bool *done_out);
 
 /* ---- known.c: arrays that follow from the file alone ---- */
 

@@ -50,14 +50,14 @@ static ronde_status cut_dim(const ronde__onnx_import *im, const ronde__onnx_node
   return RONDE_OK;
 }
 
-/* A stretch of the channels is a piece of a split, which stays in the layout of an image. */
+/* A stretch of the channels of an image is a piece of a split, which stays in its layout. */
 static ronde_tensor *take(const ronde_tensor *x, const cut *c) {
   int64_t dims[RONDE_MAX_RANK], sizes[3];
   int rank = ronde_tensor_dims(x, dims), n = 0, own = 0;
   ronde_tensor *pieces[3];
   bool others = false, all = c->begin[0] == 0 && c->step[0] == 1 && c->size[0] == dims[0];
   for (int d = 1; d < rank; d++) others |= c->begin[d] != 0 || c->step[d] != 1 || c->size[d] != dims[d];
-  if (others || all || c->step[0] != 1) return ronde_slice(x, c->begin, c->step, c->size);
+  if (rank != 3 || others || all || c->step[0] != 1) return ronde_slice(x, c->begin, c->step, c->size);
   if (c->begin[0] > 0) sizes[n++] = c->begin[0], own = 1;
   sizes[n++] = c->size[0];
   if (c->begin[0] + c->size[0] < dims[0]) sizes[n++] = dims[0] - c->begin[0] - c->size[0];

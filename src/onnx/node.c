@@ -128,6 +128,12 @@ ronde_status ronde__onnx_axes(ronde__onnx_import *im, const ronde__onnx_node *no
   return RONDE_OK;
 }
 
+void ronde__onnx_shape_range(const ronde__onnx_node *node, int n, int64_t *first_out, int64_t *end_out) {
+  int64_t first = ronde__onnx_attr_int(node, "start", 0), end = ronde__onnx_attr_int(node, "end", n);
+  *first_out = ronde__max(0, ronde__min(n, first < 0 ? first + n : first));
+  *end_out = ronde__max(*first_out, ronde__min(n, end < 0 ? end + n : end));
+}
+
 bool ronde__onnx_is_left_out(const ronde__onnx_import *im, const ronde__onnx_node *node, ronde__onnx_end end) {
   return im->end == end && node->out[0] == im->file->output && im->file->n_readers[node->out[0]] == 1;
 }

@@ -22,6 +22,11 @@ void ronde__onnx_close(ronde__onnx *file) {}
 const char *ronde__onnx_sha256(const ronde__onnx *file) { return ""; }
 const ronde__shape *ronde__onnx_shape(const ronde__onnx *file) { return NULL; }
 int64_t ronde__onnx_outputs(const ronde__onnx *file) { return 0; }
+int ronde__onnx_n_inputs(const ronde__onnx *file) { return 0; }
+const char *ronde__onnx_input_at(const ronde__onnx *file, int i, ronde__shape *shape_out, int64_t *vocabulary_out) {
+  return "";
+}
+ronde_tensor *ronde__onnx_add_inputs(const ronde__onnx *file, ronde_graph *graph) { return NULL; }
 const char *ronde__onnx_about(const ronde__onnx *file) { return ""; }
 ronde_status ronde__onnx_check_training(const ronde__onnx *file) { return RONDE_OK; }
 

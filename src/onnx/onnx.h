@@ -30,9 +30,17 @@ void ronde__onnx_close(ronde__onnx *file); /* NULL is taken */
 
 /* Of the file and of the data that lie beside it. */
 const char *ronde__onnx_sha256(const ronde__onnx *file);
-const ronde__shape *ronde__onnx_shape(const ronde__onnx *file); /* of one example of its input */
-int64_t ronde__onnx_outputs(const ronde__onnx *file);           /* values per example */
-const char *ronde__onnx_about(const ronde__onnx *file);         /* who wrote it, in a few words */
+const ronde__shape *ronde__onnx_shape(const ronde__onnx *file); /* of one example of its first input */
+int64_t ronde__onnx_outputs(const ronde__onnx *file);           /* values per example, of sequences at each step */
+/* Its inputs, up to RONDE_MAX_INPUTS: what a graph calls input i, the dims of an example, and how many tokens there are; 0:
+ * it is values. The first one is called RONDE__ONNX_FIRST_INPUT whatever its name in the file. */
+#define RONDE__ONNX_FIRST_INPUT "input"
+#define RONDE__ONNX_INPUT_BYTES 64 /* of a name, with the 0 behind it */
+int ronde__onnx_n_inputs(const ronde__onnx *file);
+const char *ronde__onnx_input_at(const ronde__onnx *file, int i, ronde__shape *shape_out, int64_t *vocabulary_out);
+/* Adds all of them to a graph that has none, and returns the first one; NULL: an error was logged. */
+ronde_tensor *ronde__onnx_add_inputs(const ronde__onnx *file, ronde_graph *graph);
+const char *ronde__onnx_about(const ronde__onnx *file); /* who wrote it, in a few words */
 /* RONDE_E_INPUT, with the line of Python that exports it rightly, where the file is an export for inference, whose batch
  * normalisations are part of its convolutions. */
 ronde_status ronde__onnx_check_training(const ronde__onnx *file);
@@ -43,7 +51,8 @@ typedef enum ronde__onnx_end {
   RONDE__ONNX_CLASSES, /* a softmax, or log-softmax: cross entropy */
   RONDE__ONNX_LABELS   /* a sigmoid: binary cross entropy */
 } ronde__onnx_end;
-/* Builds the network on x, as a model function does, and returns its output; NULL: an error was logged. outputs: how many
+/* Builds the network on x, the first input of the graph, as a model function does, and returns its output; NULL: an error was
+ * logged. Its other inputs are those of the graph of their names, else at their places. outputs: how many
  * the output layer shall have where it is a linear one; 0: as many as in the file. */
 ronde_tensor *ronde__onnx_build(const ronde__onnx *file, ronde_graph *graph, ronde_tensor *x, int64_t outputs,
                                 ronde__onnx_end end);

@@ -1,6 +1,7 @@
 /* Recurrent operators: LSTM, GRU and RNN, of one layer, in either direction or in both. */
 #include "onnx/import.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,8 +20,10 @@ typedef struct cell {
   bool backwards;   /* of one direction: from the last step to the first */
   bool batch_first; /* [batch,time,features], in place of [time,batch,features] */
   int64_t hidden, features;
+  float clip;                                            /* 0: none */
   const ronde_tensor *x;                                 /* [T,F] */
   const ronde_tensor *begin[MAX_STATES][MAX_DIRECTIONS]; /* [H]; NULL: zero */
+  const ronde_tensor *lengths;                           /* [1]: how many steps an example has; NULL: all */
 } cell;
 
 /* ---- what the node says ---- */
@@ -36,13 +39,18 @@ static bool has_usual_activations(const ronde__onnx_node *node, const cell *c) {
   return true;
 }
 
-/* Lengths that say nothing: each example has all steps. */
-static bool has_all_steps(ronde__onnx_import *im, const cell *c) {
+/* Lengths that say nothing, each example having all steps, or that follow from the examples. */
+static ronde_status read_lengths(ronde__onnx_import *im, cell *c) {
   const ronde__onnx_value *lengths = ronde__onnx_in(im, c->node, LENGTHS);
   const ronde__onnx_known *known = lengths ? ronde__onnx_known_of(im, lengths) : NULL;
   int64_t dims[RONDE_MAX_RANK];
   ronde_tensor_dims(c->x, dims);
-  return !lengths || (known && ronde__onnx_is_alike(known, (double)dims[0]));
+  bool has_all = !lengths || (known && ronde__onnx_is_alike(known, (double)dims[0]));
+  if (has_all || ronde__onnx_in_lengths(im, c->node, LENGTHS, dims[0], &c->lengths)) return RONDE_OK;
+  return ronde__onnx_fail(im, c->node,
+                          "its lengths of sequences are neither all %lld steps nor from 0 to %lld of each "
+                          "example",
+                          (long long)dims[0], (long long)dims[0]);
 }
 
 /* Of an RNN one function, of all directions. */
@@ -61,9 +69,10 @@ static ronde_status read_way(const ronde__onnx_import *im, const ronde__onnx_nod
   c->directions = both ? 2 : 1;
   if (!forward && !both && !c->backwards) return ronde__onnx_fail(im, node, "its direction is not known");
   read_function(node, c);
-  if (!has_usual_activations(node, c) || ronde__onnx_attr(node, "clip") ||
-      ronde__onnx_attr_int(node, "input_forget", 0))
-    return ronde__onnx_fail(im, node, "only the usual gates are supported, without clip and input_forget");
+  if (!has_usual_activations(node, c) || ronde__onnx_attr_int(node, "input_forget", 0))
+    return ronde__onnx_fail(im, node, "only the usual gates are supported, without input_forget");
+  c->clip = (float)ronde__onnx_attr_float(node, "clip", 0);
+  if (!(c->clip >= 0 && isfinite(c->clip))) return ronde__onnx_fail(im, node, "its clip is no positive number");
   if (c->kind == RONDE__OP_GRU && !ronde__onnx_attr_int(node, "linear_before_reset", 0))
     c->kind_of_cell = RONDE__CELL_GRU_RESET_FIRST;
   return RONDE_OK;
@@ -79,8 +88,7 @@ static ronde_status read_sequence(ronde__onnx_import *im, const ronde__onnx_node
     return ronde__onnx_fail(im, node,
                             "its input is not [time, batch, features], or with layout 1 [batch, time, features]");
   c->x = x->x;
-  if (!has_all_steps(im, c)) return ronde__onnx_fail(im, node, "lengths of sequences are not supported");
-  return RONDE_OK;
+  return read_lengths(im, c);
 }
 
 static ronde_status read_sizes(const ronde__onnx_import *im, const ronde__onnx_node *node, cell *c) {
@@ -197,8 +205,11 @@ static ronde_status add_direction(ronde__onnx_import *im, const cell *c, int d, 
                          .cell = c->kind_of_cell,
                          .bias = ronde__onnx_in(im, c->node, BIAS) != NULL,
                          .peepholes = has_peepholes(im, c),
+                         .lengths = c->lengths != NULL,
+                         .clip = c->clip,
                          .reverse = c->backwards || d == 1};
   for (int i = 0; i < c->states && c->begin[i][d]; i++) inputs[attr.n_inputs++] = c->begin[i][d];
+  if (c->lengths) inputs[attr.n_inputs++] = c->lengths;
   ronde_status status = take_weights(im, c, d, &layer);
   const ronde_tensor *y =
       status == RONDE_OK ? ronde__graph_add_node(c->kind, layer.label, &attr, inputs, attr.n_inputs, out) : NULL;

@@ -80,6 +80,18 @@ static ronde_status read_pieces(ronde__onnx_import *im, const ronde__onnx_node *
   return left ? ronde__onnx_fail(im, node, "its pieces do not fit its input") : RONDE_OK;
 }
 
+/* Whether the pieces are query, key and value of one attention and of nothing else, side by side in rows [batch,time,...]. */
+static bool is_for_attention(const ronde__onnx_import *im, const ronde__onnx_node *node, const ronde__onnx_place *place,
+                             int dim, const int64_t *sizes) {
+  const ronde__onnx_node *next = ronde__onnx_only_reader(im->file, node->out[0]);
+  if (!im->file->lead || place->rank != 3 || place->at != 0 || place->merged || dim != 1) return false;
+  if (node->n_out != 3 || sizes[0] != sizes[1] || sizes[1] != sizes[2]) return false;
+  if (!next || next->build != ronde__onnx_op_attention || next->n_in < 3) return false;
+  for (int i = 0; i < 3; i++)
+    if (ronde__onnx_only_reader(im->file, node->out[i]) != next || next->in[i] != node->out[i]) return false;
+  return true;
+}
+
 /* Of more pieces than a call makes: the first ones, and the rest to cut again. */
 ronde_status ronde__onnx_op_split(ronde__onnx_import *im, const ronde__onnx_node *node) {
   enum { MAX_PIECES = 64 };
@@ -94,6 +106,11 @@ ronde_status ronde__onnx_op_split(ronde__onnx_import *im, const ronde__onnx_node
   if (n_all > MAX_PIECES) return ronde__onnx_fail(im, node, "only up to %d pieces are supported", MAX_PIECES);
   RONDE_TRY(read_pieces(im, node, dims[dim], sizes));
   if (n_all == 1) return ronde__onnx_set_place(im, node, 0, x, &place);
+  if (is_for_attention(im, node, &place, dim, sizes)) {
+    for (int i = 0; i < n_all; i++)
+      *ronde__onnx_out(im, node, i) = (ronde__onnx_value){.kind = RONDE__ONNX_PACKED, .x = x};
+    return RONDE_OK;
+  }
   for (int at = 0; at < n_all;) {
     int left = n_all - at, n = left <= RONDE__OP_MAX_OUTPUTS ? left : RONDE__OP_MAX_OUTPUTS, own = n < left ? n - 1 : n;
     int64_t now[RONDE__OP_MAX_OUTPUTS] = {0};
@@ -245,11 +262,20 @@ ronde_status ronde__onnx_op_unsqueeze(ronde__onnx_import *im, const ronde__onnx_
   return set_sizes(im, node, &sizes);
 }
 
+/* Whether a product is a linear layer of its first operand. */
+static bool is_linear(const ronde__onnx *file, const ronde__onnx_node *product, int operand) {
+  int weight = product->n_in == 2 && product->in[0] == operand ? product->in[1] : -1;
+  const int producer = weight < 0 ? -1 : file->producer[weight];
+  if (producer >= 0 && file->nodes[producer].build == ronde__onnx_op_transpose) weight = file->nodes[producer].in[0];
+  return weight >= 0 && file->constants[weight] && file->constants[weight]->n_dims == 2 && !file->is_buffer[weight];
+}
+
 /* Whether only products of matrices read it, which can take it as it lies. */
 static bool is_for_product(const ronde__onnx_import *im, const ronde__onnx_node *node, const ronde__onnx_place *place,
                            int rank, const int *order) {
   const ronde__onnx_node *next = ronde__onnx_only_reader(im->file, node->out[0]);
   if (!next || next->build != ronde__onnx_op_matmul || rank < 2 || place->at > place->rank - 3) return false;
+  if (is_linear(im->file, next, node->out[0])) return false;
   for (int d = 0; d < rank - 2; d++)
     if (order[d] != d) return false;
   return order[rank - 2] == rank - 1;
@@ -429,10 +455,8 @@ ronde_status ronde__onnx_op_shape(ronde__onnx_import *im, const ronde__onnx_node
     RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
     ronde__onnx_sizes_of(x, &place, &all);
   }
-  int64_t n = all.n;
-  int64_t start = ronde__onnx_attr_int(node, "start", 0), end = ronde__onnx_attr_int(node, "end", n);
-  start = ronde__max(0, ronde__min(n, start < 0 ? start + n : start));
-  end = ronde__max(start, ronde__min(n, end < 0 ? end + n : end));
+  int64_t start, end;
+  ronde__onnx_shape_range(node, all.n, &start, &end);
   for (int64_t d = start; d < end; d++) sizes.size[sizes.n++] = all.size[d];
   return set_sizes(im, node, &sizes);
 }
@@ -480,6 +504,7 @@ ronde_status ronde__onnx_op_gather(ronde__onnx_import *im, const ronde__onnx_nod
 /* Of sizes: from one place to another. */
 ronde_status ronde__onnx_op_slice(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
+  if (KIND(in, NUMBER)) return pass_on(im, node); /* a state of zeros */
   if (KIND(in, TENSOR) || (KIND(in, CONSTANT) && !ronde__onnx_is_sizes(in))) return ronde__onnx_slice_tensor(im, node);
   ronde__onnx_value from, place[4] = {{.n = 0}, {.n = 0}, {.n = 1, .size = {0}}, {.n = 1, .size = {1}}};
   RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &from));

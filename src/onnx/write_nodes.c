@@ -349,10 +349,10 @@ static void write_channel_shuffle(ronde__onnx_writer *w, const ronde__node *node
   const char *y = ronde__onnx_out_name(w, node, 0);
   const char *in_groups = ronde__onnx_text(w, "%s.groups", y ? y : "");
   const char *turned = ronde__onnx_text(w, "%s.turned", y ? y : "");
-  Onnx__NodeProto *to = ronde__onnx_add_step(w, node, "Reshape", w->names[node->in[0]], in_groups);
+  Onnx__NodeProto *to = ronde__onnx_add_step(w, "Reshape", w->names[node->in[0]], in_groups);
   ronde__onnx_add_input(w, to, ronde__onnx_add_sizes(w, 4, cut));
-  ronde__onnx_add_ints(w, ronde__onnx_add_step(w, node, "Transpose", in_groups, turned), "perm", 4, perm);
-  to = ronde__onnx_add_step(w, node, "Reshape", turned, y);
+  ronde__onnx_add_ints(w, ronde__onnx_add_step(w, "Transpose", in_groups, turned), "perm", 4, perm);
+  to = ronde__onnx_add_step(w, "Reshape", turned, y);
   ronde__onnx_add_input(w, to, ronde__onnx_add_sizes(w, shape->rank + 1, whole));
 }
 
@@ -402,16 +402,9 @@ static void write_slice(ronde__onnx_writer *w, const ronde__node *node) {
 
 /* Repeated for each example of the input's batch. */
 static void write_parameter(ronde__onnx_writer *w, const ronde__node *node) {
-  int index = node->param[0];
-  const ronde__param *param = &w->graph->params[index];
-  const ronde__shape *shape = &param->shape;
-  const char *y = ronde__onnx_out_name(w, node, 0);
+  const ronde__shape *shape = &w->graph->params[node->param[0]].shape;
+  const char *y = ronde__onnx_out_name(w, node, 0), *name = ronde__onnx_give_param(w, node, 0, node->label);
   const char *batch = ronde__onnx_text(w, "%s.batch", y ? y : ""), *all = ronde__onnx_text(w, "%s.sizes", y ? y : "");
-  float *values = w->written[index] ? NULL
-                  : param->fixed    ? ronde__onnx_add_fixed(w, node->label, param->name, shape->rank, shape->dim)
-                                    : ronde__onnx_add_floats_of(w, param->name, shape);
-  if (values) ronde__net_get(w->net, ronde__onnx_param_at(w->net, index), values);
-  w->written[index] = true;
   Onnx__NodeProto *sizes = ronde__onnx_add(w, "Shape", node->label, batch);
   ronde__onnx_add_input(w, sizes, w->names[node->in[0]]);
   ronde__onnx_add_int(w, sizes, "end", 1);
@@ -420,7 +413,7 @@ static void write_parameter(ronde__onnx_writer *w, const ronde__node *node) {
   ronde__onnx_add_input(w, join, ronde__onnx_add_sizes(w, shape->rank, shape->dim));
   ronde__onnx_add_int(w, join, "axis", 0);
   Onnx__NodeProto *to = ronde__onnx_add(w, "Expand", node->label, y);
-  ronde__onnx_add_input(w, to, param->name);
+  ronde__onnx_add_input(w, to, name);
   ronde__onnx_add_input(w, to, all);
 }
 
@@ -474,8 +467,9 @@ static void write_linear(ronde__onnx_writer *w, const ronde__node *node) {
 
 /* Rows of a table. */
 static void write_embedding(ronde__onnx_writer *w, const ronde__node *node) {
+  const char *table = ronde__onnx_give_param(w, node, 0, w->graph->params[node->param[0]].name);
   Onnx__NodeProto *to = ronde__onnx_add(w, "Gather", node->label, ronde__onnx_out_name(w, node, 0));
-  ronde__onnx_add_param(w, node, 0, to);
+  ronde__onnx_add_input(w, to, table);
   ronde__onnx_add_input(w, to, w->names[node->in[0]]);
 }
 

@@ -37,9 +37,9 @@ static const char *add_gates(ronde__onnx_writer *w, const ronde__node *node, int
   return name;
 }
 
-static void add_transpose(ronde__onnx_writer *w, const ronde__node *node, const char *from, const char *to) {
+static void add_transpose(ronde__onnx_writer *w, const char *from, const char *to) {
   static const int64_t perm[] = {1, 0, 2};
-  ronde__onnx_add_ints(w, ronde__onnx_add_step(w, node, "Transpose", from, to), "perm", 3, perm);
+  ronde__onnx_add_ints(w, ronde__onnx_add_step(w, "Transpose", from, to), "perm", 3, perm);
 }
 
 enum { X, W, R, B, LENGTHS, HIDDEN, CELL, P, N_INPUTS };
@@ -61,6 +61,7 @@ static void add_kind(ronde__onnx_writer *w, const ronde__node *node, Onnx__NodeP
   ronde__onnx_add_int(w, to, "hidden_size", node->attr.out_channels);
   if (node->attr.reverse) ronde__onnx_add_word(w, to, "direction", "reverse");
   if (node->attr.cell == RONDE__CELL_GRU) ronde__onnx_add_int(w, to, "linear_before_reset", 1);
+  if (node->attr.clip > 0) ronde__onnx_add_float(w, to, "clip", node->attr.clip);
   if (node->attr.cell == RONDE__CELL_RELU) ronde__onnx_add_word_list(w, to, "activations", "Relu");
 }
 
@@ -73,10 +74,10 @@ void ronde__onnx_write_recurrent(ronde__onnx_writer *w, const ronde__node *node)
   if (!y) return;
   if (node->attr.lengths) inputs[LENGTHS] = ronde__onnx_steps_of(w, node, ronde__onnx_shape_in(w, node)->dim[0]);
   inputs[X] = ronde__onnx_text(w, "%s.x", y);
-  add_transpose(w, node, w->names[node->in[0]], inputs[X]);
+  add_transpose(w, w->names[node->in[0]], inputs[X]);
   for (int i = 0; i < n_given; i++) {
     inputs[HIDDEN + i] = ronde__onnx_text(w, "%s.state%d", y, i + 1);
-    ronde__onnx_add_axis(w, node, "Unsqueeze", 0, w->names[node->in[1 + i]], inputs[HIDDEN + i]);
+    ronde__onnx_add_axis(w, "Unsqueeze", 0, w->names[node->in[1 + i]], inputs[HIDDEN + i]);
   }
   for (int i = 0; i <= n_states; i++)
     if (w->needed[node->out[i]]) part[i] = ronde__onnx_text(w, "%s.part%d", y, i);
@@ -89,11 +90,11 @@ void ronde__onnx_write_recurrent(ronde__onnx_writer *w, const ronde__node *node)
   add_kind(w, node, to);
   if (part[0] && *part[0]) {
     const char *steps = ronde__onnx_text(w, "%s.steps", y);
-    ronde__onnx_add_axis(w, node, "Squeeze", 1, part[0], steps);
-    add_transpose(w, node, steps, y);
+    ronde__onnx_add_axis(w, "Squeeze", 1, part[0], steps);
+    add_transpose(w, steps, y);
   }
   for (int i = 1; i <= n_states; i++)
-    if (part[i] && *part[i]) ronde__onnx_add_axis(w, node, "Squeeze", 0, part[i], ronde__onnx_out_name(w, node, i));
+    if (part[i] && *part[i]) ronde__onnx_add_axis(w, "Squeeze", 0, part[i], ronde__onnx_out_name(w, node, i));
 }
 
 /* ---- attention ---- */
@@ -102,7 +103,7 @@ void ronde__onnx_write_recurrent(ronde__onnx_writer *w, const ronde__node *node)
 static void add_parts(ronde__onnx_writer *w, const ronde__node *node, const char *y, const char **parts) {
   const int64_t own = ronde__onnx_shape_in(w, node)->dim[1] / 3, sizes[] = {own, own, own};
   for (int i = 0; i < 3; i++) parts[i] = ronde__onnx_text(w, "%s.part%d", y, i);
-  Onnx__NodeProto *cut = ronde__onnx_add(w, "Split", node->label, parts[0]);
+  Onnx__NodeProto *cut = ronde__onnx_add(w, "Split", parts[0], parts[0]);
   ronde__onnx_add_output(w, cut, parts[1]);
   ronde__onnx_add_output(w, cut, parts[2]);
   ronde__onnx_add_input(w, cut, w->names[node->in[0]]);
@@ -117,9 +118,9 @@ static const char *add_mask(ronde__onnx_writer *w, const ronde__node *node, int6
   if (!mask || ronde__onnx_is_given(w, mask)) return mask;
   const int64_t sizes[] = {1, 1, t, 1};
   const char *row = ronde__onnx_text(w, "%s.row", mask);
-  Onnx__NodeProto *step = ronde__onnx_add_step(w, node, "Unsqueeze", seen, row);
+  Onnx__NodeProto *step = ronde__onnx_add_step(w, "Unsqueeze", seen, row);
   ronde__onnx_add_input(w, step, ronde__onnx_add_sizes(w, 2, axes));
-  step = ronde__onnx_add_step(w, node, "Expand", row, mask);
+  step = ronde__onnx_add_step(w, "Expand", row, mask);
   ronde__onnx_add_input(w, step, ronde__onnx_add_sizes(w, 4, sizes));
   return mask;
 }
@@ -140,7 +141,7 @@ void ronde__onnx_write_attention(ronde__onnx_writer *w, const ronde__node *node)
   ronde__onnx_add_int(w, to, "kv_num_heads", node->attr.heads);
   ronde__onnx_add_int(w, to, "is_causal", node->attr.causal);
   ronde__onnx_need_opset(w, 23);
-  if (lengths) ronde__onnx_add_input(w, ronde__onnx_add_step(w, node, "Mul", of_keys, y), any);
+  if (lengths) ronde__onnx_add_input(w, ronde__onnx_add_step(w, "Mul", of_keys, y), any);
 }
 
 /* ---- additive attention ---- */
@@ -150,52 +151,58 @@ static const char *add_vector(ronde__onnx_writer *w, const ronde__node *node, co
   const char *v = w->graph->params[node->param[0]].name, *norm = ronde__onnx_text(w, "%s.norm", y);
   const char *factor = ronde__onnx_text(w, "%s.factor", y), *vector = ronde__onnx_text(w, "%s.vector", y);
   const int64_t axis = 0;
-  Onnx__NodeProto *to = ronde__onnx_add(w, "ReduceL2", node->label, norm);
-  ronde__onnx_add_param(w, node, 0, to);
+  Onnx__NodeProto *to = ronde__onnx_add_step(w, "ReduceL2", v, norm);
+  ronde__onnx_give_param(w, node, 0, node->label);
   ronde__onnx_add_input(w, to, ronde__onnx_add_sizes(w, 1, &axis));
   ronde__onnx_need_opset(w, 18); /* axes are an input */
-  to = ronde__onnx_add(w, "Div", node->label, factor);
-  ronde__onnx_add_param(w, node, 1, to);
+  to = ronde__onnx_add_step(w, "Div", ronde__onnx_give_param(w, node, 1, node->label), factor);
   ronde__onnx_add_input(w, to, norm);
-  ronde__onnx_add_input(w, ronde__onnx_add_step(w, node, "Mul", v, vector), factor);
+  ronde__onnx_add_input(w, ronde__onnx_add_step(w, "Mul", v, vector), factor);
   return vector;
 }
 
 /* v tanh(q + k + b), [N,T,S]. */
 static const char *add_scores(ronde__onnx_writer *w, const ronde__node *node, const char *y) {
-  const char *query = w->names[node->in[0]], *biased = ronde__onnx_text(w, "%s.biased", y);
   const char *rows = ronde__onnx_text(w, "%s.queries", y), *columns = ronde__onnx_text(w, "%s.keys", y);
   const char *sums = ronde__onnx_text(w, "%s.sums", y), *tanh = ronde__onnx_text(w, "%s.tanh", y);
-  const char *scores = ronde__onnx_text(w, "%s.scores", y);
-  if (node->attr.normalised) ronde__onnx_add_param(w, node, 2, ronde__onnx_add_step(w, node, "Add", query, biased));
-  ronde__onnx_add_axis(w, node, "Unsqueeze", 2, node->attr.normalised ? biased : query, rows);
-  ronde__onnx_add_axis(w, node, "Unsqueeze", 1, w->names[node->in[1]], columns);
-  ronde__onnx_add_input(w, ronde__onnx_add_step(w, node, "Add", rows, sums), columns);
-  ronde__onnx_add_step(w, node, "Tanh", sums, tanh);
+  const char *scores = ronde__onnx_text(w, "%s.scores", y), *biased = ronde__onnx_text(w, "%s.biased", y);
+  ronde__onnx_add_axis(w, "Unsqueeze", 2, w->names[node->in[0]], rows);
+  ronde__onnx_add_axis(w, "Unsqueeze", 1, w->names[node->in[1]], columns);
+  if (node->attr.normalised) ronde__onnx_add_param(w, node, 2, ronde__onnx_add_step(w, "Add", rows, biased));
+  ronde__onnx_add_input(w, ronde__onnx_add_step(w, "Add", node->attr.normalised ? biased : rows, sums), columns);
+  ronde__onnx_add_step(w, "Tanh", sums, tanh);
   const char *vector = node->attr.normalised ? add_vector(w, node, y) : NULL;
-  Onnx__NodeProto *to = ronde__onnx_add_step(w, node, "MatMul", tanh, scores);
+  Onnx__NodeProto *to = ronde__onnx_add_step(w, "MatMul", tanh, scores);
   if (vector) ronde__onnx_add_input(w, to, vector);
   else ronde__onnx_add_param(w, node, 0, to);
   return scores;
 }
 
+/* The softmax, which has the node's label. */
+static void add_shares(ronde__onnx_writer *w, const ronde__node *node, const char *scores, const char *shares) {
+  Onnx__NodeProto *to = ronde__onnx_add(w, "Softmax", node->label, shares);
+  ronde__onnx_add_input(w, to, scores);
+  ronde__onnx_add_int(w, to, "axis", 2);
+}
+
+/* What is made of lengths comes first, so that all the rest stands together for who reads the file. */
 void ronde__onnx_write_additive_attention(ronde__onnx_writer *w, const ronde__node *node) {
   static const float unseen = -1e30f;
   const char *y = ronde__onnx_out_name(w, node, 0);
   if (!y) return;
-  const char *scores = add_scores(w, node, y);
   if (!node->attr.lengths) {
-    ronde__onnx_add_int(w, ronde__onnx_add_step(w, node, "Softmax", scores, y), "axis", 2);
+    add_shares(w, node, add_scores(w, node, y), y);
     return;
   }
   const char *seen = ronde__onnx_seen_of(w, node, w->graph->tensors[node->in[1]]->shape.dim[0]);
   const char *any = ronde__onnx_any_of(w, node);
   const char *row = ronde__onnx_text(w, "%s.seen", y), *masked = ronde__onnx_text(w, "%s.masked", y);
   const char *shares = ronde__onnx_text(w, "%s.shares", y);
-  ronde__onnx_add_axis(w, node, "Unsqueeze", 1, seen, row);
-  Onnx__NodeProto *to = ronde__onnx_add_step(w, node, "Where", row, masked);
+  ronde__onnx_add_axis(w, "Unsqueeze", 1, seen, row);
+  const char *scores = add_scores(w, node, y);
+  Onnx__NodeProto *to = ronde__onnx_add_step(w, "Where", row, masked);
   ronde__onnx_add_input(w, to, scores);
   ronde__onnx_add_input(w, to, ronde__onnx_add_floats(w, 0, 1, &unseen));
-  ronde__onnx_add_int(w, ronde__onnx_add_step(w, node, "Softmax", masked, shares), "axis", 2);
-  ronde__onnx_add_input(w, ronde__onnx_add_step(w, node, "Mul", shares, y), any);
+  add_shares(w, node, masked, shares);
+  ronde__onnx_add_input(w, ronde__onnx_add_step(w, "Mul", shares, y), any);
 }

@@ -77,16 +77,14 @@ Onnx__NodeProto *ronde__onnx_add(ronde__onnx_writer *w, const char *type, const 
   return w->status == RONDE_OK ? node : NULL;
 }
 
-Onnx__NodeProto *ronde__onnx_add_step(ronde__onnx_writer *w, const ronde__node *node, const char *type,
-                                      const char *from, const char *to) {
-  Onnx__NodeProto *step = ronde__onnx_add(w, type, node->label, to);
+Onnx__NodeProto *ronde__onnx_add_step(ronde__onnx_writer *w, const char *type, const char *from, const char *to) {
+  Onnx__NodeProto *step = ronde__onnx_add(w, type, to, to);
   ronde__onnx_add_input(w, step, from);
   return step;
 }
 
-void ronde__onnx_add_axis(ronde__onnx_writer *w, const ronde__node *node, const char *type, int64_t axis,
-                          const char *from, const char *to) {
-  Onnx__NodeProto *step = ronde__onnx_add_step(w, node, type, from, to);
+void ronde__onnx_add_axis(ronde__onnx_writer *w, const char *type, int64_t axis, const char *from, const char *to) {
+  Onnx__NodeProto *step = ronde__onnx_add_step(w, type, from, to);
   ronde__onnx_add_input(w, step, ronde__onnx_add_sizes(w, 1, &axis));
 }
 
@@ -255,13 +253,20 @@ float *ronde__onnx_add_floats_of(ronde__onnx_writer *w, const char *name, const 
   return ronde__onnx_add_tensor(w, name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, shape->rank, shape->dim);
 }
 
-void ronde__onnx_add_param(ronde__onnx_writer *w, const ronde__node *node, int i, Onnx__NodeProto *to) {
+const char *ronde__onnx_give_param(ronde__onnx_writer *w, const ronde__node *node, int i, const char *label) {
   int index = node->param[i];
   const ronde__param *param = &w->graph->params[index];
-  float *values = w->written[index] ? NULL : ronde__onnx_add_floats_of(w, param->name, &param->shape);
+  const ronde__shape *shape = &param->shape;
+  float *values = w->written[index] ? NULL
+                  : param->fixed    ? ronde__onnx_add_fixed(w, label, param->name, shape->rank, shape->dim)
+                                    : ronde__onnx_add_floats_of(w, param->name, shape);
   if (values) ronde__net_get(w->net, ronde__onnx_param_at(w->net, index), values);
   w->written[index] = true;
-  ronde__onnx_add_input(w, to, param->name);
+  return param->name;
+}
+
+void ronde__onnx_add_param(ronde__onnx_writer *w, const ronde__node *node, int i, Onnx__NodeProto *to) {
+  ronde__onnx_add_input(w, to, ronde__onnx_give_param(w, node, i, node->label));
 }
 
 void ronde__onnx_add_params(ronde__onnx_writer *w, const ronde__node *node, Onnx__NodeProto *to) {

@@ -29,12 +29,11 @@ char *ronde__onnx_text(ronde__onnx_writer *w, const char *format, ...) __attribu
 
 /* A new node with one output; NULL after an error, which all that follow take. */
 Onnx__NodeProto *ronde__onnx_add(ronde__onnx_writer *w, const char *type, const char *label, const char *output);
-/* The same from one name to another, called like a node of the graph. */
-Onnx__NodeProto *ronde__onnx_add_step(ronde__onnx_writer *w, const ronde__node *node, const char *type,
-                                      const char *from, const char *to);
-/* Squeeze, Unsqueeze or a reduction, along one axis. */
-void ronde__onnx_add_axis(ronde__onnx_writer *w, const ronde__node *node, const char *type, int64_t axis,
-                          const char *from, const char *to);
+/* The same from one name to another, called like what it gives: only what a node of the graph becomes in the end has its
+ * label, which is the graph's again when the file is read. */
+Onnx__NodeProto *ronde__onnx_add_step(ronde__onnx_writer *w, const char *type, const char *from, const char *to);
+/* Squeeze or Unsqueeze along one axis. */
+void ronde__onnx_add_axis(ronde__onnx_writer *w, const char *type, int64_t axis, const char *from, const char *to);
 /* Whether a node gives this name already: several nodes of the graph may need the same of one tensor. */
 bool ronde__onnx_is_given(const ronde__onnx_writer *w, const char *name);
 void ronde__onnx_add_input(ronde__onnx_writer *w, Onnx__NodeProto *node, const char *name); /* "": left out */
@@ -66,6 +65,9 @@ void ronde__onnx_need_opset(ronde__onnx_writer *w, int64_t opset);
 int ronde__onnx_param_at(const ronde__net *net, int param);
 /* A new initializer of floats; the memory of its elements. */
 float *ronde__onnx_add_floats_of(ronde__onnx_writer *w, const char *name, const ronde__shape *shape);
+/* Puts parameter i of a node into the file, unless it is there; one that is fixed is a node called `label`, in front of what reads it.
+ * Returns its name. */
+const char *ronde__onnx_give_param(ronde__onnx_writer *w, const ronde__node *node, int i, const char *label);
 /* Parameter i of a node, or all of them, as inputs more. */
 void ronde__onnx_add_param(ronde__onnx_writer *w, const ronde__node *node, int i, Onnx__NodeProto *to);
 void ronde__onnx_add_params(ronde__onnx_writer *w, const ronde__node *node, Onnx__NodeProto *to);

@@ -7,6 +7,7 @@
  *   n = tanh(W_in x_t + b_in + r q), h_t = (1 - z) n + z h_(t-1); a row is [r z n q].
  * A GRU as it was published resets h in front of the product: n = tanh(W_in x_t + b_in + W_hn (r h_(t-1)) + b_hn); a row is
  * [r z n].
+ * With a clip, what goes into a function is bounded by it on both sides, as ONNX has it; of an LSTM c_t where it goes into tanh, too.
  * A simple layer: h_t = tanh, or ReLU, of (W_ih x_t + b_ih + W_hh h_(t-1) + b_hh); a row is h_t.
  * Sources: Hochreiter & Schmidhuber, "Long short-term memory", 1997, with forget gates; peepholes: Gers & Schmidhuber,
  * "Recurrent nets that time and count", 2000; Cho et al., "Learning phrase representations using RNN encoder-decoder", 2014; the
@@ -16,11 +17,12 @@
 /* ---- LSTM ---- */
 
 static void lstm_step(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->lstm_step(s->row, s->bias, s->peepholes, s->cell_before, s->cell, s->y, s->h);
+  kernels->lstm_step(s->row, s->bias, s->peepholes, s->cell_before, s->cell, s->y, s->clip, s->h);
 }
 
 static void lstm_step_back(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->lstm_step_back(s->row, s->peepholes, s->cell_before, s->cell, s->dy, s->dh, s->dcell, s->drow, s->h);
+  kernels->lstm_step_back(s->row, s->peepholes, s->cell_before, s->cell, s->dy, s->dh, s->dcell, s->drow, s->clip,
+                          s->h);
 }
 
 static const ronde__cell lstm_cell = {
@@ -37,11 +39,11 @@ static const ronde__cell lstm_cell = {
 /* ---- GRU ---- */
 
 static void gru_step(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->gru_step(s->row, s->sums, s->bias, s->y_before, s->y, s->h);
+  kernels->gru_step(s->row, s->sums, s->bias, s->y_before, s->y, s->clip, s->h);
 }
 
 static void gru_step_back(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->gru_step_back(s->row, s->y_before, s->dy, s->dh, s->drow, s->h);
+  kernels->gru_step_back(s->row, s->y_before, s->dy, s->dh, s->drow, s->clip, s->h);
 }
 
 static const ronde__cell gru_cell = {
@@ -57,19 +59,19 @@ static const ronde__cell gru_cell = {
 /* ---- GRU that resets first ---- */
 
 static void reset_first(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->gru_reset(s->row, s->bias, s->y_before, s->reset, s->h);
+  kernels->gru_reset(s->row, s->bias, s->y_before, s->reset, s->clip, s->h);
 }
 
 static void reset_step(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->gru_reset_step(s->row, s->bias, s->y_before, s->y, s->h);
+  kernels->gru_reset_step(s->row, s->bias, s->y_before, s->y, s->clip, s->h);
 }
 
 static void reset_step_back(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->gru_reset_step_back(s->row, s->y_before, s->dy, s->dh, s->drow, s->h);
+  kernels->gru_reset_step_back(s->row, s->y_before, s->dy, s->dh, s->drow, s->clip, s->h);
 }
 
 static void reset_first_back(const ronde__kernels *kernels, const ronde__recurrent_step *s) {
-  kernels->gru_reset_back(s->row, s->y_before, s->dreset, s->dh, s->drow, s->reset, s->h);
+  kernels->gru_reset_back(s->row, s->y_before, s->dreset, s->dh, s->drow, s->reset, s->clip, s->h);
 }
 
 static const ronde__cell reset_cell = {
@@ -89,10 +91,10 @@ static const ronde__cell reset_cell = {
 
 #define SIMPLE_CELL(NAME, IS_RELU)                                                              \
   static void NAME##_step(const ronde__kernels *kernels, const ronde__recurrent_step *s) {      \
-    kernels->rnn_step(s->row, s->bias, IS_RELU, s->y, s->h);                                    \
+    kernels->rnn_step(s->row, s->bias, IS_RELU, s->y, s->clip, s->h);                           \
   }                                                                                             \
   static void NAME##_step_back(const ronde__kernels *kernels, const ronde__recurrent_step *s) { \
-    kernels->rnn_step_back(s->row, s->dy, IS_RELU, s->dh, s->drow, s->h);                       \
+    kernels->rnn_step_back(s->row, s->dy, IS_RELU, s->dh, s->drow, s->clip, s->h);              \
   }                                                                                             \
   static const ronde__cell NAME##_cell = {                                                      \
       .name = "an RNN",                                                                         \

@@ -170,7 +170,8 @@ static void step_cell(const ronde__location_job *j, int64_t n, int64_t t) {
   const ronde__location_sizes *z = &j->s->sizes;
   int64_t row = n * z->t + t;
   float *h = j->call->out[RONDE__LOCATION_HIDDEN] + row * z->h, *cell = j->cells + row * z->h;
-  j->desc->compute.kernels->lstm_step(j->gates + row * 4 * z->h, j->bias, NULL, t ? cell - z->h : NULL, cell, h, z->h);
+  j->desc->compute.kernels->lstm_step(j->gates + row * 4 * z->h, j->bias, NULL, t ? cell - z->h : NULL, cell, h, 0,
+                                      z->h);
   memcpy(j->past + n * (z->e + z->h) + z->e, h, (size_t)z->h * sizeof *h);
 }
 

@@ -236,7 +236,7 @@ static void cell_back(const ronde__location_job *j, int64_t n, int64_t t) {
   const float *cell = j->cells + row * z->h, *dy = j->call->dout[RONDE__LOCATION_HIDDEN];
   j->desc->compute.kernels->lstm_step_back(j->gates + row * 4 * z->h, NULL, t ? cell - z->h : NULL, cell,
                                            dy ? dy + row * z->h : NULL, j->dh + n * z->h, j->dcell + n * z->h,
-                                           j->drows + row * 4 * z->h, z->h);
+                                           j->drows + row * 4 * z->h, 0, z->h);
 }
 
 static void backward_piece(const ronde__location_job *j, int64_t n0, int64_t n1, bool last, float *scratch) {

@@ -117,6 +117,7 @@ typedef struct ronde__op_attr {
   int64_t filters;    /* location-sensitive attention */
   ronde__cell_kind cell;
   bool peepholes; /* LSTM */
+  float clip;     /* recurrent layers: bounds of what goes into their functions; 0: none */
   bool lengths;   /* attention, recurrent, CTC: the last input says how many keys or steps of each example there are */
   bool reverse;   /* recurrent: from the last step to the first */
   int n_inputs;   /* concatenation, recurrent, attention */

@@ -115,7 +115,11 @@ static void recurrent_one_step(const recurrent_job *j, int64_t n, int64_t k, int
   const ronde__recurrent_state *s = j->s;
   int64_t width = ronde__panel_width(s->h, p), t = recurrent_at(j, k), at = p * RONDE__PANEL;
   float *now = j->now + n * s->h + at, *y = j->call->out[0] + (n * s->t + t) * s->h + at;
-  ronde__recurrent_step step = {.h = width, .row = recurrent_row(j, j->call->saved, p, t, n), .y_before = now, .y = y};
+  ronde__recurrent_step step = {.h = width,
+                                .clip = j->desc->attr.clip,
+                                .row = recurrent_row(j, j->call->saved, p, t, n),
+                                .y_before = now,
+                                .y = y};
   if (j->bias) step.bias = j->bias + at * s->row;
   if (j->peepholes) step.peepholes = j->peepholes + at * 3;
   if (j->sums) step.sums = j->sums + s->g * (at * s->n + n * width);
@@ -138,6 +142,7 @@ static void recurrent_reset_first(const recurrent_job *j, int64_t n, int64_t t, 
   const ronde__recurrent_state *s = j->s;
   int64_t width = ronde__panel_width(s->h, p), at = p * RONDE__PANEL;
   ronde__recurrent_step step = {.h = width,
+                                .clip = j->desc->attr.clip,
                                 .row = recurrent_row(j, j->call->saved, p, t, n),
                                 .bias = j->bias ? j->bias + at * s->row : NULL,
                                 .y_before = j->now + n * s->h + at,
@@ -274,6 +279,7 @@ static void recurrent_one_step_back(const recurrent_job *j, int64_t n, int64_t k
   const ronde__recurrent_state *s = j->s;
   int64_t width = ronde__panel_width(s->h, p), t = recurrent_at(j, k), at = p * RONDE__PANEL;
   ronde__recurrent_step step = {.h = width,
+                                .clip = j->desc->attr.clip,
                                 .row = recurrent_row(j, j->call->saved, p, t, n),
                                 .y_before = recurrent_panel(j, j->before, s->h, p, t, n),
                                 .dy = j->call->dout[0] ? j->call->dout[0] + (n * s->t + t) * s->h + at : NULL,
@@ -310,6 +316,7 @@ static void recurrent_reset_back(const recurrent_job *j, int64_t n, int64_t t, i
   const ronde__recurrent_state *s = j->s;
   int64_t width = ronde__panel_width(s->h, p);
   ronde__recurrent_step step = {.h = width,
+                                .clip = j->desc->attr.clip,
                                 .row = recurrent_row(j, j->call->saved, p, t, n),
                                 .y_before = recurrent_panel(j, j->before, s->h, p, t, n),
                                 .reset = recurrent_panel(j, j->reset, s->h, p, t, n),

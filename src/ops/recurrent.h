@@ -13,6 +13,7 @@ static inline int ronde__peepholes_at(const ronde__op_attr *attr) { return attr-
 /* One example at one step. */
 typedef struct ronde__recurrent_step {
   int64_t h;
+  float clip;             /* 0: none */
   float *row;             /* forward: the sums of x [G H], behind them, or in them, those of h; saved for backward */
   const float *sums;      /* of a cell that does not add them: those of h [G H] */
   const float *bias;      /* [R H], or NULL */

@@ -14,6 +14,8 @@ static ronde_status recurrent_infer(const ronde__op_attr *attr, const char *labe
   char text[96];
   if (attr->out_channels < 1) return ronde__fail(RONDE_E_USAGE, "%s: hidden must be positive", label);
   ronde__shape_text(&in[0], text, sizeof text);
+  if (!(attr->clip >= 0 && isfinite(attr->clip)))
+    return ronde__fail(RONDE_E_USAGE, "%s: its clip must be positive, or 0 for none", label);
   if (in[0].rank != 2)
     return ronde__fail(RONDE_E_USAGE, "%s: %s takes a sequence TxF, but %s gives %s", label, cell->name, in_labels[0],
                        text);

@@ -152,6 +152,10 @@ static ronde_status take_file(ronde__job *job) {
   job->file_model = ronde__file_model(job->file, job->options->model);
   job->model = &job->file_model;
   job->model_name = job->options->model;
+  const ronde__shape *shape = ronde__onnx_shape(job->file);
+  bool cuts = job->model->vocabulary && shape->rank == 1 && job->options->data &&
+              !ronde_config_is_given(job->config, "window") && ronde__data_has_window(job->options->data);
+  if (cuts) job->config->options.window = shape->dim[0];
   return RONDE_OK;
 }
 
@@ -248,6 +252,16 @@ _Static_assert((int)RONDE__LAYOUT_AUTO == RONDE__IMAGE_AUTO && (int)RONDE__LAYOU
                    (int)RONDE__LAYOUT_NHWC == RONDE__IMAGE_NHWC,
                "--layout is handed on to the data as it is");
 
+/* A file's tables have rows for so many tokens, of which the data may have fewer; but tokens they must be. */
+static void tokens_of_network(ronde__job *job) {
+  const ronde__more_inputs more = ronde__file_more(job->file);
+  job->vocabulary = job->data->source.vocabulary;
+  if (job->vocabulary) job->vocabulary = ronde__max(job->vocabulary, job->model->vocabulary);
+  for (int i = 0; i < more.n && i < job->more.n; i++)
+    if (job->more.at[i].vocabulary)
+      job->more.at[i].vocabulary = ronde__max(job->more.at[i].vocabulary, more.at[i].vocabulary);
+}
+
 static void shape_from_data(ronde__job *job) {
   const ronde_source *source = &job->data->source;
   if (job->config->verb == RONDE__VERB_TRAIN && ronde__data_has_integer_classes(job->data))
@@ -257,6 +271,7 @@ static void shape_from_data(ronde__job *job) {
   memcpy(job->shape.dim, source->dims, sizeof job->shape.dim);
   job->vocabulary = ronde__max(job->vocabulary, source->vocabulary);
   ronde__more_inputs_of_data(source, &job->more);
+  if (job->file) tokens_of_network(job);
   job->classes = job->options->classes ? job->options->classes : source->classes;
   job->config->options.classes = job->classes;
   job->targets = job->model && source->classes == 0 ? source->target_elems : 0;
@@ -294,8 +309,9 @@ static ronde_status shape_from_options(ronde__job *job) {
   }
   if (job->file) job->shape = *ronde__onnx_shape(job->file);
   else job->shape = ronde__model_shape(job->model);
-  if (job->vocabulary == 0) job->vocabulary = job->model->vocabulary;
+  if (job->vocabulary == 0 || job->file) job->vocabulary = job->model->vocabulary;
   if (job->more.n == 0) job->more = ronde__model_more(job->model);
+  if (job->file) job->more = ronde__file_more(job->file);
   job->classes = o->classes ? o->classes : job->targets ? 0 : job->model->classes;
   job->config->options.classes = job->classes;
   if (job->model->text) job->more.at[job->more.n - 1].vocabulary = job->classes;

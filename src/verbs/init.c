@@ -68,6 +68,17 @@ static ronde_status describe_model(const ronde__model *model, const char *name, 
   return RONDE_OK;
 }
 
+/* The inputs beside the first one, and how many tokens that has. */
+static void add_inputs(const ronde__onnx *file, json_t *json) {
+  const ronde__more_inputs more = ronde__file_more(file);
+  ronde__shape shape;
+  int64_t vocabulary;
+  for (int i = 0; i < more.n; i++)
+    json_object_set_new(json, more.at[i].name, ronde__json_dims(more.at[i].shape.dim, more.at[i].shape.rank));
+  ronde__onnx_input_at(file, 0, &shape, &vocabulary);
+  if (vocabulary) json_object_set_new(json, "vocabulary", json_integer(vocabulary));
+}
+
 static ronde_status describe_file(const char *path, json_t **json_out) {
   ronde__onnx *file;
   ronde_graph *graph;
@@ -81,6 +92,7 @@ static ronde_status describe_file(const char *path, json_t **json_out) {
                           ronde__json_dims(shape->dim, shape->rank), "classes", (json_int_t)ronde__onnx_outputs(file),
                           "sha256", ronde__onnx_sha256(file), "tensors", init_tensors_json(graph));
     ronde_graph_destroy(graph);
+    add_inputs(file, *json_out);
   }
   ronde__onnx_close(file);
   return status;

@@ -1,8 +1,8 @@
 """Small networks as PyTorch's exporter writes them for training, with outputs, loss and gradients of PyTorch in f64:
 tests/golden/onnx/torch-*.onnx and .json: a residual one; one with a gate of channels, a transformer's block, and
 arithmetic; one with attention in shifted windows; and by the newer exporter, which notes what is a buffer, one with buffers
-that are added and multiplied with; and one whose channels are shuffled. Needs PyTorch (2.15; the second was made by 2.9),
-torchvision and onnx, by hand:
+that are added and multiplied with; one whose channels are shuffled; and of tokens an encoder whose padding nobody sees. Needs
+PyTorch (2.15; the second was made by 2.9), torchvision and onnx, by hand:
 
     python tests/golden/make_onnx_torch.py tests/golden/onnx [NAME...]
 """
@@ -127,6 +127,33 @@ class Buffers(nn.Module):
         return self.fc(torch.tanh(x @ self.mix).mean(1))
 
 
+VOCABULARY, STEPS = 12, 6
+
+
+def tokens(steps=STEPS):
+    """With padding behind them, but in the first example."""
+    x = torch.randint(1, VOCABULARY, (BATCH, steps))
+    x[torch.arange(steps) >= torch.tensor([steps, 2, steps - 1])[:, None]] = 0
+    return x
+
+
+class Encoder(nn.Module):
+    """PyTorch's own layers over tokens and learnt positions; the output has a row of logits for each token."""
+
+    def __init__(self, width=8):
+        super().__init__()
+        self.embed, self.position = nn.Embedding(VOCABULARY, width), nn.Embedding(STEPS, width)
+        layer = nn.TransformerEncoderLayer(width, 2, 12, dropout=0.0, batch_first=True)
+        self.encoder, self.fc = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(width, VOCABULARY)
+
+    def draw(self):
+        return [tokens()], torch.randint(0, VOCABULARY, (BATCH, STEPS))
+
+    def forward(self, x):
+        y = self.embed(x) + self.position(torch.arange(x.shape[1]))
+        return self.fc(self.encoder(y, src_key_padding_mask=x == 0))
+
+
 def numbers(values):
     return [float(f"{v:.9g}") for v in values.detach().double().numpy().ravel()]
 
@@ -142,7 +169,8 @@ def forget_sources(path):
 
 
 def save(name, net, newer):
-    x, labels = torch.randn(BATCH, 3, 16, 16), torch.arange(BATCH)
+    x, labels = net.draw() if hasattr(net, "draw") else ([torch.randn(BATCH, 3, 16, 16)], torch.arange(BATCH))
+    names = ["input", "second"][:len(x)]
     for part in net.modules():
         if isinstance(part, nn.BatchNorm2d):
             part.running_mean.uniform_(-0.3, 0.3)
@@ -150,25 +178,27 @@ def save(name, net, newer):
             nn.init.uniform_(part.weight, 0.5, 1.5)
             nn.init.uniform_(part.bias, -0.3, 0.3)
     if newer:
-        torch.onnx.export(net.train(), (x,), FOLDER / f"{name}.onnx", dynamo=True, external_data=False, optimize=False,
+        torch.onnx.export(net.train(), tuple(x), FOLDER / f"{name}.onnx", dynamo=True, external_data=False, optimize=False,
                           input_names=["input"], dynamic_shapes={"x": {0: torch.export.Dim("batch")}})
         forget_sources(FOLDER / f"{name}.onnx")
     else:
-        torch.onnx.export(net.train(), (x,), FOLDER / f"{name}.onnx", training=torch.onnx.TrainingMode.TRAINING,
-                          opset_version=17, do_constant_folding=False, dynamo=False, input_names=["input"],
-                          dynamic_axes={"input": {0: "batch"}})
+        torch.onnx.export(net.train(), tuple(x), FOLDER / f"{name}.onnx", training=torch.onnx.TrainingMode.TRAINING,
+                          opset_version=17, do_constant_folding=False, dynamo=False, input_names=names,
+                          dynamic_axes={given: {0: "batch"} for given in names})
     net.double()
-    outputs = net.eval()(x.double())
-    loss = nn.functional.cross_entropy(net.train()(x.double()), labels)
+    x = [one.double() if one.is_floating_point() else one for one in x]
+    outputs = net.eval()(*x)
+    loss = nn.functional.cross_entropy(net.train()(*x).flatten(0, -2), labels.flatten())
     loss.backward()
-    expected = {"batch": BATCH, "x": numbers(x), "labels": labels.tolist(), "outputs": numbers(outputs),
+    x = torch.cat([one.flatten(1) for one in x], dim=1)
+    expected = {"batch": BATCH, "x": numbers(x), "labels": labels.flatten().tolist(), "outputs": numbers(outputs),
                 "buffers": [name for name, b in net.named_buffers() if name.endswith("table") and not newer],
                 "loss": loss.item(), "gradients": {name: numbers(p.grad) for name, p in net.named_parameters()}}
     (FOLDER / f"{name}.json").write_text(json.dumps(expected, indent=0) + "\n")
 
 
 KINDS = {"torch-resnet": Net, "torch-attention": Attention, "torch-windows": Windows, "torch-buffers": Buffers,
-         "torch-shuffle": Shuffle}
+         "torch-shuffle": Shuffle, "torch-encoder": Encoder}
 for name, kind in KINDS.items():
     if name in (sys.argv[2:] or [name]):
         torch.manual_seed(1)

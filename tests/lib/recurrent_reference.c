@@ -35,17 +35,32 @@ static double sum_of(const run *e, int p, int64_t k, int64_t step) {
 
 static double logistic(double x) { return 1 / (1 + exp(-x)); }
 
+/* Of what goes into a function: bounded where the case has a clip. */
+static double bounded(const run *e, double x) {
+  const double clip = (double)e->c->attr.clip;
+  return clip > 0 ? fmax(-clip, fmin(clip, x)) : x;
+}
+
+/* The slope at a bound is 0, and y is what a function f made of its input. */
+static double inside(const run *e, double y, double (*f)(double)) {
+  const double clip = (double)e->c->attr.clip;
+  return clip > 0 && (y >= f(clip) || y <= f(-clip)) ? 0 : 1;
+}
+
+static double rectified(double x) { return x; }
+
 static void gru_forward(run *e, int64_t s) {
   int64_t h = e->h;
   double *gates = e->gates + s * 4 * h, *y = e->hidden + (s + 1) * h, *before = e->hidden + s * h;
   for (int64_t k = 0; k < h; k++) {
-    gates[k] = logistic(sum_of(e, 0, k, s) + sum_of(e, 1, k, s));
-    gates[h + k] = logistic(sum_of(e, 0, h + k, s) + sum_of(e, 1, h + k, s));
+    gates[k] = logistic(bounded(e, sum_of(e, 0, k, s) + sum_of(e, 1, k, s)));
+    gates[h + k] = logistic(bounded(e, sum_of(e, 0, h + k, s) + sum_of(e, 1, h + k, s)));
     gates[3 * h + k] = resets_first(e->c) ? gates[k] * before[k] : sum_of(e, 1, 2 * h + k, s);
   }
   for (int64_t k = 0; k < h; k++) {
     double z = gates[h + k], q = gates[3 * h + k];
-    double n = tanh(sum_of(e, 0, 2 * h + k, s) + (resets_first(e->c) ? sum_of(e, 1, 2 * h + k, s) : gates[k] * q));
+    double n = sum_of(e, 0, 2 * h + k, s) + (resets_first(e->c) ? sum_of(e, 1, 2 * h + k, s) : gates[k] * q);
+    n = tanh(bounded(e, n));
     gates[2 * h + k] = n;
     y[k] = (1 - z) * n + z * before[k];
   }
@@ -59,17 +74,17 @@ static void lstm_forward(run *e, int64_t s) {
     double sum[4];
     for (int g = 0; g < 4; g++) sum[g] = sum_of(e, 0, g * h + k, s) + sum_of(e, 1, g * h + k, s);
     for (int g = 0; g < 2 && peepholes; g++) sum[g] += (double)peepholes[g * h + k] * before[k];
-    gates[k] = logistic(sum[0]), gates[h + k] = logistic(sum[1]), gates[2 * h + k] = tanh(sum[2]);
+    for (int g = 0; g < 3; g++) gates[g * h + k] = (g < 2 ? logistic : tanh)(bounded(e, sum[g]));
     c[k] = gates[h + k] * before[k] + gates[k] * gates[2 * h + k];
-    gates[3 * h + k] = logistic(sum[3] + (peepholes ? (double)peepholes[2 * h + k] * c[k] : 0));
-    y[k] = gates[3 * h + k] * tanh(c[k]);
+    gates[3 * h + k] = logistic(bounded(e, sum[3] + (peepholes ? (double)peepholes[2 * h + k] * c[k] : 0)));
+    y[k] = gates[3 * h + k] * tanh(bounded(e, c[k]));
   }
 }
 
 static void rnn_forward(run *e, int64_t s) {
   double *y = e->hidden + (s + 1) * e->h;
   for (int64_t k = 0; k < e->h; k++) {
-    double sum = sum_of(e, 0, k, s) + sum_of(e, 1, k, s);
+    double sum = bounded(e, sum_of(e, 0, k, s) + sum_of(e, 1, k, s));
     y[k] = e->c->attr.cell == RONDE__CELL_RELU ? fmax(0, sum) : tanh(sum);
   }
 }
@@ -112,9 +127,9 @@ static void gru_back(const run *e, int64_t s, const double *of_y, gradients *d) 
   const double *gates = e->gates + s * 4 * h, *before = e->hidden + s * h;
   for (int64_t k = 0; k < h; k++) {
     double z = gates[h + k], n = gates[2 * h + k];
-    d->dx[2 * h + k] = d->dh_sums[2 * h + k] = of_y[k] * (1 - z) * less(absolute, n * n);
-    d->dx[h + k] = d->dh_sums[h + k] =
-        of_y[k] * (absolute ? fabs(before[k]) + fabs(n) : before[k] - n) * z * less(absolute, z);
+    d->dx[2 * h + k] = d->dh_sums[2 * h + k] = of_y[k] * (1 - z) * less(absolute, n * n) * inside(e, n, tanh);
+    d->dx[h + k] = d->dh_sums[h + k] = of_y[k] * (absolute ? fabs(before[k]) + fabs(n) : before[k] - n) * z *
+                                       less(absolute, z) * inside(e, z, logistic);
     d->dh[k] = of_y[k] * z;
   }
   for (int64_t k = 0; k < h; k++) {
@@ -122,7 +137,7 @@ static void gru_back(const run *e, int64_t s, const double *of_y, gradients *d) 
     for (int64_t i = 0; i < h && resets_first(e->c); i++)
       of_reset += d->dx[2 * h + i] * OF(e->r->param[1][(2 * h + i) * h + k]);
     double of_r = resets_first(e->c) ? of_reset * OF(before[k]) : of_n * OF(gates[3 * h + k]);
-    d->dx[k] = d->dh_sums[k] = of_r * r * less(absolute, r);
+    d->dx[k] = d->dh_sums[k] = of_r * r * less(absolute, r) * inside(e, r, logistic);
     d->dh[k] += of_reset * r;
     if (!resets_first(e->c)) d->dh_sums[2 * h + k] = of_n * r;
   }
@@ -135,11 +150,13 @@ static void lstm_back(const run *e, int64_t s, const double *of_y, gradients *d)
   int64_t h = e->h;
   const double *gates = e->gates + s * 4 * h, *cells = e->cells + (s + 1) * h, *before = e->cells + s * h;
   for (int64_t k = 0; k < h; k++) {
-    double i = gates[k], f = gates[h + k], g = gates[2 * h + k], o = gates[3 * h + k], y = tanh(cells[k]);
-    double of_o = of_y[k] * OF(y) * o * less(absolute, o), of_c = d->dc[k] + of_y[k] * o * less(absolute, y * y);
+    double i = gates[k], f = gates[h + k], g = gates[2 * h + k], o = gates[3 * h + k];
+    double y = tanh(bounded(e, cells[k])), of_o = of_y[k] * OF(y) * o * less(absolute, o) * inside(e, o, logistic);
+    double of_c = d->dc[k] + of_y[k] * o * less(absolute, y * y) * inside(e, y, tanh);
     if (peepholes) of_c += of_o * OF(peepholes[2 * h + k]);
-    double of_i = of_c * OF(g) * i * less(absolute, i), of_f = of_c * OF(before[k]) * f * less(absolute, f);
-    double of[] = {of_i, of_f, of_c * i * less(absolute, g * g), of_o};
+    double of_i = of_c * OF(g) * i * less(absolute, i) * inside(e, i, logistic);
+    double of_f = of_c * OF(before[k]) * f * less(absolute, f) * inside(e, f, logistic);
+    double of[] = {of_i, of_f, of_c * i * less(absolute, g * g) * inside(e, g, tanh), of_o};
     for (int gate = 0; gate < 4; gate++) d->dx[gate * h + k] = d->dh_sums[gate * h + k] = of[gate];
     d->dc[k] = of_c * f;
     d->dh[k] = 0;
@@ -154,6 +171,7 @@ static void rnn_back(const run *e, int64_t s, const double *of_y, gradients *d) 
   for (int64_t k = 0; k < e->h; k++) {
     double y = e->hidden[(s + 1) * e->h + k];
     double slope = e->c->attr.cell == RONDE__CELL_RELU ? y > 0 : less(d->absolute, y * y);
+    slope *= inside(e, y, e->c->attr.cell == RONDE__CELL_RELU ? rectified : tanh);
     d->dx[k] = d->dh_sums[k] = of_y[k] * slope;
     d->dh[k] = 0;
   }
