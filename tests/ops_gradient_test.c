@@ -58,7 +58,7 @@ static bool has_corners(const op_case *c) {
          (c->kind == RONDE__OP_FUNCTION && (f == RONDE__FUNCTION_ABS || f >= RONDE__FUNCTION_SELU));
 }
 
-/* Where the slopes on both sides differ by more than curvature explains, there is a kink of ReLU or max: no derivative
+/* Where the slopes on both sides differ by more than curvature explains, there is a kink of ReLU, max or a bound: no derivative
  * to compare. */
 static bool slope_holds(op_run *run, const char *name, int64_t i, float *x, double gradient, tally *t) {
   const float h = 1.0f / 128, at = *x;
@@ -72,8 +72,9 @@ static bool slope_holds(op_run *run, const char *name, int64_t i, float *x, doub
   double slope_down = difference(run, below, middle, &noise) / down;
   double slope = difference(run, below, above, &noise) / (up + down);
   free(middle), free(above), free(below);
-  bool has_kinks = run->c->attr.act == RONDE__ACT_RELU || run->c->kind == RONDE__OP_MAX_POOL2D ||
-                   run->c->kind == RONDE__OP_L1_LOSS || run->c->attr.cell == RONDE__CELL_RELU || has_corners(run->c) ||
+  bool has_kinks = run->c->attr.act == RONDE__ACT_RELU || run->c->attr.clip > 0 ||
+                   run->c->kind == RONDE__OP_MAX_POOL2D || run->c->kind == RONDE__OP_L1_LOSS ||
+                   run->c->attr.cell == RONDE__CELL_RELU || has_corners(run->c) ||
                    (run->c->kind == RONDE__OP_POINTWISE && run->c->attr.pointwise.kind >= RONDE__POINTWISE_HARD_SWISH);
   if (has_kinks && fabs(slope_up - slope_down) > 1e-3 + noise / (double)h) return ++t->kinks;
   t->checked++;

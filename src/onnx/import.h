@@ -265,7 +265,12 @@ const ronde__onnx_node *ronde__onnx_only_reader(const ronde__onnx *file, int val
 ronde_status ronde__onnx_find_ends(ronde__onnx *file);
 /* How many tokens there are of inputs of integers; RONDE_E_INPUT: one is neither tokens nor lengths. */
 ronde_status ronde__onnx_find_vocabularies(ronde__onnx *file);
-/* file.c: the number of a name; -1: there is none. */
+
+/* ---- value_names.c ---- */
+
+/* All names of values, each once, and room for what is known of each. */
+ronde_status ronde__onnx_list_names(ronde__onnx *file);
+/* The number of a name; -1: there is none. */
 int ronde__onnx_find_name(const ronde__onnx *file, const char *name);
 
 /* ---- tokens.c: what is made of tokens and of lengths, up to where it becomes an activation ---- */

@@ -294,31 +294,30 @@ static ronde_status shape_of(ronde__onnx_import *im, const ronde__onnx_node *nod
 /* ---- all ---- */
 
 static const struct {
-  ronde__onnx_operator of, build;
+  const char *of;
+  ronde__onnx_operator build;
 } acts[] = {
-    {ronde__onnx_op_gather, look_up},      {ronde__onnx_op_equal, compare},
-    {ronde__onnx_op_where, choose},        {ronde__onnx_op_reduce_max, last_place},
-    {ronde__onnx_op_clip, clip},           {ronde__onnx_op_max, at_least},
-    {ronde__onnx_op_squeeze, squeeze},     {ronde__onnx_op_expand, expand},
-    {ronde__onnx_op_unsqueeze, unsqueeze}, {ronde__onnx_op_cast, cast},
-    {ronde__onnx_op_shape, shape_of},      {ronde__onnx_op_identity, pass_on},
+    {"Gather", look_up},      {"Equal", compare}, {"Where", choose},    {"ReduceMax", last_place},
+    {"Clip", clip},           {"Max", at_least},  {"Squeeze", squeeze}, {"Expand", expand},
+    {"Unsqueeze", unsqueeze}, {"Cast", cast},     {"Shape", shape_of},  {"Identity", pass_on},
+    {"Not", invert},          {"Less", see},      {"Greater", see},
 };
 
 /* Operators that read lengths themselves. */
-static bool takes_lengths(const ronde__onnx_node *node) {
-  return node->build == ronde__onnx_op_lstm || node->build == ronde__onnx_op_gru || node->build == ronde__onnx_op_rnn ||
-         node->build == ronde__onnx_op_attention;
+static bool takes_lengths(const char *operator) {
+  static const char *const all[] = {"LSTM", "GRU", "RNN", "Attention"};
+  for (size_t k = 0; k < RONDE__COUNT(all); k++)
+    if (!strcmp(operator, all[k])) return true;
+  return false;
 }
 
 ronde_status ronde__onnx_build_discrete(ronde__onnx_import *im, const ronde__onnx_node *node, bool *done_out) {
   bool reads = false;
   for (int i = 0; i < node->n_in && !reads; i++) reads = is_discrete(ronde__onnx_in(im, node, i));
-  *done_out = reads && !takes_lengths(node);
+  *done_out = reads && !takes_lengths(node->proto->op_type);
   if (!*done_out) return RONDE_OK;
-  if (!strcmp(node->proto->op_type, "Not")) return invert(im, node);
-  if (!strcmp(node->proto->op_type, "Less") || !strcmp(node->proto->op_type, "Greater")) return see(im, node);
   for (size_t k = 0; k < RONDE__COUNT(acts); k++)
-    if (acts[k].of == node->build) return acts[k].build(im, node);
+    if (!strcmp(acts[k].of, node->proto->op_type)) return acts[k].build(im, node);
   return refuse(im, node);
 }
 

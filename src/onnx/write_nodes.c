@@ -339,6 +339,14 @@ static void write_transpose(ronde__onnx_writer *w, const ronde__node *node) {
   ronde__onnx_add_ints(w, ronde__onnx_add_like(w, node, "Transpose"), "perm", rank + 1, perm);
 }
 
+/* One of several nodes that are one of ours, with its label. */
+static Onnx__NodeProto *add_part(ronde__onnx_writer *w, const ronde__node *node, const char *type, const char *from,
+                                 const char *to) {
+  Onnx__NodeProto *part = ronde__onnx_add(w, type, node->label, to);
+  ronde__onnx_add_input(w, part, from);
+  return part;
+}
+
 /* The channels as two dimensions, [batch, groups, channels of a group, the rest], which are exchanged. */
 static void write_channel_shuffle(ronde__onnx_writer *w, const ronde__node *node) {
   const ronde__shape *shape = ronde__onnx_shape_in(w, node);
@@ -349,10 +357,10 @@ static void write_channel_shuffle(ronde__onnx_writer *w, const ronde__node *node
   const char *y = ronde__onnx_out_name(w, node, 0);
   const char *in_groups = ronde__onnx_text(w, "%s.groups", y ? y : "");
   const char *turned = ronde__onnx_text(w, "%s.turned", y ? y : "");
-  Onnx__NodeProto *to = ronde__onnx_add_step(w, "Reshape", w->names[node->in[0]], in_groups);
+  Onnx__NodeProto *to = add_part(w, node, "Reshape", w->names[node->in[0]], in_groups);
   ronde__onnx_add_input(w, to, ronde__onnx_add_sizes(w, 4, cut));
-  ronde__onnx_add_ints(w, ronde__onnx_add_step(w, "Transpose", in_groups, turned), "perm", 4, perm);
-  to = ronde__onnx_add_step(w, "Reshape", turned, y);
+  ronde__onnx_add_ints(w, add_part(w, node, "Transpose", in_groups, turned), "perm", 4, perm);
+  to = add_part(w, node, "Reshape", turned, y);
   ronde__onnx_add_input(w, to, ronde__onnx_add_sizes(w, shape->rank + 1, whole));
 }
 
