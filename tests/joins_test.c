@@ -11,6 +11,9 @@
 #include "sanitized.h"
 
 #define HOSTS RONDE_SOURCE_DIR "/tests/hosts.sh"
+/* The beginning of a shell's command beside a run, a second after it has begun to train. */
+#define BEHIND_THE_START(out) \
+  "{ (n=0; until [ -e " out "/steps.jsonl ] || [ $((n+=1)) -gt 300 ]; do sleep 0.1; done; sleep 1; "
 
 /* One that is added to the file, while the run is under way: no step is lost, and the third worker has the weights of the others. */
 static void a_host_joins(void **state) {
@@ -49,7 +52,7 @@ static void a_lost_worker_comes_back(void **state) {
 
 /* With all that ran on it, Open MPI's daemon too: mpirun would end the others two seconds later. */
 static void the_others_outlive_a_lost_host(void **state) {
-  check_run(0, run_on_hosts("{ (sleep 2; kill -9 $(ip netns pids ronde3)) >/dev/null 2>&1 & } ",
+  check_run(0, run_on_hosts(BEHIND_THE_START("outlive") "kill -9 $(ip netns pids ronde3)) >/dev/null 2>&1 & } ",
                             "--epochs 100 --drill slow:0:5 --on-loss continue --out outlive"));
   json_t *json = left_by("outlive", "run.json");
   assert_int_equal(json_array_size(json_object_get(json, "lost_workers")), 1);
@@ -60,9 +63,9 @@ static void the_others_outlive_a_lost_host(void **state) {
 /* One worker alone does what it can of what several were asked for; and a host whose only process is killed is not lost. */
 static void one_worker_is_left_and_is_lost(void **state) {
   check_run(0,
-            run_on_hosts("printf 'ronde1\\nronde2\\n' >hosts && "
-                         "{ (sleep 2; kill -9 $(ip netns pids ronde2); sleep 3; for p in $(ip netns pids ronde1); do "
-                         "grep -qx ronde /proc/$p/comm && kill -9 $p; done) >/dev/null 2>&1 & } ",
+            run_on_hosts("printf 'ronde1\\nronde2\\n' >hosts && " BEHIND_THE_START(
+                             "alone") "kill -9 $(ip netns pids ronde2); sleep 3; for p in $(ip netns pids ronde1); do "
+                                      "grep -qx ronde /proc/$p/comm && kill -9 $p; done) >/dev/null 2>&1 & } ",
                          "--epochs 600 --hostfile hosts --on-loss restart --sentinel 100 --timeout 30 --out alone"));
   json_t *json = left_by("alone", "run.json"), *restarts = json_object_get(json, "restarts");
   assert_int_equal(json_array_size(restarts), 2);

@@ -114,7 +114,7 @@ static ronde_status compare(ronde__onnx_import *im, const ronde__onnx_node *node
   value padding = {.kind = RONDE__ONNX_PADDING};
   ronde__shape shape = {0};
   double token;
-  if (!KIND(tokens, TOKENS) || !read_number(im, node, 1 - of, &token) || fabs(token) > INT32_MAX)
+  if (!KIND(tokens, TOKENS) || !read_number(im, node, 1 - of, &token) || !(fabs(token) <= INT32_MAX))
     return refuse(im, node);
   padding.x = tokens->x;
   padding.token = (int32_t)token;
