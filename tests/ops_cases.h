@@ -154,33 +154,27 @@ typedef struct op_case {
                  .bias = true},                                        \
         .rank = 2, .unread = is_unread                                 \
   }
-/* The same of the other cells: an LSTM with peepholes, a GRU that resets first, and simple layers. */
-#define RECURRENT(OP, CELL, n, t, f, h, n_states, has_lengths, is_reverse, is_unread) \
-  {                                                                                   \
-    RONDE__OP_##OP, n, t, 1, f,                                                       \
-        .attr = {.out_channels = h,                                                   \
-                 .n_inputs = 1 + (n_states) + (has_lengths),                          \
-                 .lengths = has_lengths,                                              \
-                 .cell = RONDE__CELL_##CELL,                                          \
-                 .peepholes = RONDE__OP_##OP == RONDE__OP_LSTM,                       \
-                 .reverse = is_reverse,                                               \
-                 .bias = true},                                                       \
-        .rank = 2, .unread = is_unread                                                \
+/* The same of any cell. */
+#define CELLS(op, of, n, t, f, h, n_states, has_lengths, has_peepholes, is_reverse, most, is_unread) \
+  {                                                                                                  \
+    op, n, t, 1, f,                                                                                  \
+        .attr = {.out_channels = h,                                                                  \
+                 .n_inputs = 1 + (n_states) + (has_lengths),                                         \
+                 .lengths = has_lengths,                                                             \
+                 .cell = of,                                                                         \
+                 .peepholes = has_peepholes,                                                         \
+                 .reverse = is_reverse,                                                              \
+                 .clip = most,                                                                       \
+                 .bias = true},                                                                      \
+        .rank = 2, .unread = is_unread                                                               \
   }
-
+/* Of an LSTM with peepholes, a GRU that resets first, and simple layers. */
+#define RECURRENT(OP, CELL, n, t, f, h, n_states, has_lengths, is_reverse, is_unread)                            \
+  CELLS(RONDE__OP_##OP, RONDE__CELL_##CELL, n, t, f, h, n_states, has_lengths, RONDE__OP_##OP == RONDE__OP_LSTM, \
+        is_reverse, 0, is_unread)
 /* With bounds of what goes into functions. */
 #define CLIPPED(OP, CELL, n, t, f, h, n_states, has_lengths, has_peepholes, most) \
-  {                                                                               \
-    RONDE__OP_##OP, n, t, 1, f,                                                   \
-        .attr = {.out_channels = h,                                               \
-                 .n_inputs = 1 + (n_states) + (has_lengths),                      \
-                 .lengths = has_lengths,                                          \
-                 .cell = RONDE__CELL_##CELL,                                      \
-                 .peepholes = has_peepholes,                                      \
-                 .clip = most,                                                    \
-                 .bias = true},                                                   \
-        .rank = 2                                                                 \
-  }
+  CELLS(RONDE__OP_##OP, RONDE__CELL_##CELL, n, t, f, h, n_states, has_lengths, has_peepholes, false, most, 0)
 
 /* T steps of K classes, S labels */
 #define CTC(n, t, k, s, blank_class, has_lengths) \

@@ -17,13 +17,6 @@ typedef struct reorder_job {
   bool to_blocks, accumulate;
 } reorder_job;
 
-/* to (+)= row, [n] */
-static void put_row(const float *row, int64_t n, float *to, bool accumulate) {
-  if (!accumulate) memcpy(to, row, (size_t)n * sizeof *to);
-  else
-    for (int64_t i = 0; i < n; i++) to[i] += row[i];
-}
-
 /* Planes [channels][ld_planes] -> rows of a block of channels [n][ld_rows]; the block's padding is set to zero. */
 static void tile_to_blocks(const reorder_job *j, const float *planes, int64_t ld_planes, int64_t channels, int64_t n,
                            float *rows, int64_t ld_rows) {
@@ -36,14 +29,16 @@ static void tile_to_blocks(const reorder_job *j, const float *planes, int64_t ld
     return;
   }
   j->desc->compute.kernels->transpose(tile, LD, block, n, transposed, block);
-  for (int64_t i = 0; i < n; i++) put_row(transposed + i * block, channels, rows + i * ld_rows, true);
+  for (int64_t i = 0; i < n; i++)
+    ronde__gradient_add(j->desc, transposed + i * block, rows + i * ld_rows, channels, true);
 }
 
 static void tile_to_planes(const reorder_job *j, const float *rows, int64_t ld_rows, int64_t channels, int64_t n,
                            float *planes, int64_t ld_planes) {
   float tile[RONDE__MAX_BLOCK * LD];
   j->desc->compute.kernels->transpose(rows, ld_rows, n, channels, tile, LD);
-  for (int64_t c = 0; c < channels; c++) put_row(tile + c * LD, n, planes + c * ld_planes, j->accumulate);
+  for (int64_t c = 0; c < channels; c++)
+    ronde__gradient_add(j->desc, tile + c * LD, planes + c * ld_planes, n, j->accumulate);
 }
 
 /* The positions of a channel that are adjacent: pixels of an example in ROWS, pixels and examples in LANES. */
@@ -78,8 +73,8 @@ static void vectors_part(void *arg, int thread, int n_threads) {
   for (int64_t row = begin; row < end; row++) {
     int64_t c = row / blocks->n * blocks->block, channels = ronde__min(blocks->block, blocks->c - c);
     int64_t in_planes = row % blocks->n * blocks->c + c, in_rows = row * blocks->block;
-    put_row(j->src + (j->to_blocks ? in_planes : in_rows), channels, j->dst + (j->to_blocks ? in_rows : in_planes),
-            j->accumulate);
+    ronde__gradient_add(j->desc, j->src + (j->to_blocks ? in_planes : in_rows),
+                        j->dst + (j->to_blocks ? in_rows : in_planes), channels, j->accumulate);
     for (int64_t i = channels; i < blocks->block && j->to_blocks && !j->accumulate; i++) j->dst[in_rows + i] = 0;
   }
 }
