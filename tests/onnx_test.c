@@ -3,11 +3,9 @@
 #include "train_testing.h"
 
 #include "base/pool.h"
-#include "graph/graph.h"
 #include "job/job.h"
-#include "kernel/kernel.h"
 #include "lib/folder.h"
-#include "onnx/onnx.h"
+#include "onnx_testing.h"
 
 #define GOLDEN RONDE_SOURCE_DIR "/tests/golden/onnx"
 
@@ -17,45 +15,20 @@ static int make_folder(void **state) {
   return 0;
 }
 
-static void need_onnx(void) {
-  if (ronde__onnx_supported()) return;
-  print_message("SKIP: this build has no ONNX (no libprotobuf-c)\n");
-  skip();
-}
-
 /* ---- a network and its net --------------------------------------------------------------------------------------- */
 
-typedef struct subject {
-  ronde_graph *graph;
-  ronde__net *net;
-} subject;
-
-static subject subject_of(ronde_graph *graph, bool training) {
-  subject s = {.graph = graph};
-  ronde__net_options options = {.training = training};
-  assert_int_equal(ronde__kernels_get(&options.compute.kernels), RONDE_OK);
-  assert_int_equal(ronde__gemm_default(options.compute.kernels, &options.compute.gemm), RONDE_OK);
+static onnx_subject finish(ronde_graph *graph, bool training) {
   if (ronde__graph_finish(graph) != RONDE_OK) fail_msg("%s", lines.error);
-  assert_int_equal(ronde__net_create(graph, &options, &s.net), RONDE_OK);
-  return s;
+  return onnx_subject_of(graph, training);
 }
 
-static void subject_destroy(subject *s) {
-  ronde__net_destroy(s->net);
-  ronde_graph_destroy(s->graph);
-}
-
-static subject subject_of_file(const ronde__onnx *file, bool training) {
+static onnx_subject subject_of_file(const ronde__onnx *file, bool training) {
   ronde_graph *graph;
-  ronde__safetensors *weights;
   assert_int_equal(ronde_graph_create(&graph), RONDE_OK);
   ronde_tensor *x = ronde__onnx_add_inputs(file, graph);
   ronde_graph_set_output(graph, ronde__onnx_build(file, graph, x, 0, RONDE__ONNX_CLASSES));
-  subject s = subject_of(graph, training);
-  assert_int_equal(ronde__onnx_weights(file, &weights), RONDE_OK);
-  assert_int_equal(ronde__weights_check(graph, weights, "weights", NULL), RONDE_OK);
-  ronde__weights_load(s.net, weights, false);
-  ronde__safetensors_close(weights);
+  onnx_subject s = finish(graph, training);
+  onnx_subject_load(&s, file);
   return s;
 }
 
@@ -91,7 +64,7 @@ static bool is_listed(const json_t *names, const char *name) {
 }
 
 /* Of all parameters, but constants, and buffers of PyTorch's that a file does not tell from parameters. */
-static void check_gradients(const char *file, subject *s, const json_t *wanted, const json_t *buffers) {
+static void check_gradients(const char *file, onnx_subject *s, const json_t *wanted, const json_t *buffers) {
   int n, n_others = 0;
   const ronde__net_param *params = ronde__net_params(s->net, &n);
   for (int i = 0; i < n; i++) n_others += params[i].frozen || is_listed(buffers, params[i].name);
@@ -109,7 +82,7 @@ static void check_gradients(const char *file, subject *s, const json_t *wanted, 
 }
 
 /* Values, or numbers of tokens, of each example side by side. */
-static void put_inputs(const subject *s, int64_t n, const double *numbers, float *x) {
+static void put_inputs(const onnx_subject *s, int64_t n, const double *numbers, float *x) {
   for (int64_t i = 0; i < n; i++)
     for (int k = 0; k < s->graph->n_inputs; k++) {
       const ronde_tensor *input = s->graph->tensors[s->graph->inputs[k]];
@@ -127,7 +100,7 @@ static void check_file(const char *name) {
   ronde__onnx *file;
   size_t n_x, n_labels;
   assert_int_equal(ronde__onnx_open(path, &file), RONDE_OK);
-  subject s = subject_of_file(file, true);
+  onnx_subject s = subject_of_file(file, true);
   double *numbers = numbers_of(json_object_get(expected, "x"), &n_x);
   double *classes = numbers_of(json_object_get(expected, "labels"), &n_labels);
   float *x = malloc(n_x * sizeof *x), *y = malloc(n_labels * (size_t)ronde__onnx_outputs(file) * sizeof *y);
@@ -143,7 +116,7 @@ static void check_file(const char *name) {
   assert_float_equal(result.loss_sum / (double)n, real_at(expected, "loss"), 2e-6);
   assert_int_equal(ronde__net_backward(s.net, false, NULL), RONDE_OK);
   check_gradients(name, &s, json_object_get(expected, "gradients"), json_object_get(expected, "buffers"));
-  subject_destroy(&s);
+  onnx_subject_destroy(&s);
   ronde__onnx_close(file);
   json_decref(expected);
   free(numbers);
@@ -169,7 +142,7 @@ static void test_products_with_a_sigmoid(void **state) {
   ronde__onnx *file;
   need_onnx();
   assert_int_equal(ronde__onnx_open(GOLDEN "/branches.onnx", &file), RONDE_OK);
-  subject s = subject_of_file(file, false);
+  onnx_subject s = subject_of_file(file, false);
   int n_silu = 0, n_sigmoid = 0;
   for (int i = 0; i < s.graph->n_nodes; i++) {
     const ronde__node *node = &s.graph->nodes[i];
@@ -178,7 +151,7 @@ static void test_products_with_a_sigmoid(void **state) {
   }
   assert_int_equal(n_silu, 1);
   assert_int_equal(n_sigmoid, 0);
-  subject_destroy(&s);
+  onnx_subject_destroy(&s);
   ronde__onnx_close(file);
 }
 
@@ -198,11 +171,11 @@ static void test_shuffles_of_channels(void **state) {
   for (size_t i = 0; i < RONDE__COUNT(wanted); i++) {
     ronde__onnx *file;
     assert_int_equal(ronde__onnx_open(wanted[i].file, &file), RONDE_OK);
-    subject s = subject_of_file(file, false);
+    onnx_subject s = subject_of_file(file, false);
     assert_int_equal(n_nodes_of(s.graph, RONDE__OP_CHANNEL_SHUFFLE), wanted[i].shuffles);
     assert_int_equal(n_nodes_of(s.graph, RONDE__OP_TRANSPOSE), wanted[i].transposes);
     assert_int_equal(n_nodes_of(s.graph, RONDE__OP_RESHAPE), wanted[i].reshapes);
-    subject_destroy(&s);
+    onnx_subject_destroy(&s);
     ronde__onnx_close(file);
   }
 }
@@ -373,17 +346,18 @@ static ronde_tensor *additive(ronde_graph *graph, ronde_tensor *x) {
   return ronde_linear(ronde_flatten(ronde_matmul(ronde_add(first, second), x, false, false)), "fc", 5, true);
 }
 
-static subject subject_of_calls(ronde_tensor *(*define)(ronde_graph *, ronde_tensor *), int rank, const int64_t *dims) {
+static onnx_subject subject_of_calls(ronde_tensor *(*define)(ronde_graph *, ronde_tensor *), int rank,
+                                     const int64_t *dims) {
   ronde_graph *graph;
   assert_int_equal(ronde_graph_create(&graph), RONDE_OK);
   ronde_graph_set_output(graph, define(graph, ronde_input(graph, "input", rank, dims)));
-  subject s = subject_of(graph, true);
+  onnx_subject s = finish(graph, true);
   assert_int_equal(ronde__net_init(s.net, 5), RONDE_OK);
   return s;
 }
 
 /* Loss and gradients of a batch, and the outputs without training. */
-static void run(subject *s, const ronde__shape *shape, float *y, double *loss_out) {
+static void run(onnx_subject *s, const ronde__shape *shape, float *y, double *loss_out) {
   enum { N = 5 };
   static const int64_t labels[N] = {0, 4, 2, 1, 3};
   int64_t elems = ronde__shape_elems(shape);
@@ -425,10 +399,10 @@ static void check_round_trip(ronde_tensor *(*define)(ronde_graph *, ronde_tensor
   char *path = ronde__format("%s/a.onnx", folder), *again = ronde__format("%s/b.onnx", folder);
   const ronde__file_meta meta[] = {{"resize", "9x9"}};
   ronde__onnx *file;
-  subject s = subject_of_calls(define, rank, dims);
+  onnx_subject s = subject_of_calls(define, rank, dims);
   assert_int_equal(ronde__onnx_write(s.net, path, meta, 1), RONDE_OK);
   assert_int_equal(ronde__onnx_open(path, &file), RONDE_OK);
-  subject t = subject_of_file(file, true);
+  onnx_subject t = subject_of_file(file, true);
   float y[2][25];
   double loss[2];
   size_t n[2];
@@ -441,14 +415,14 @@ static void check_round_trip(ronde_tensor *(*define)(ronde_graph *, ronde_tensor
   assert_int_equal(ronde__net_n_elems(s.net), ronde__net_n_elems(t.net));
   assert_memory_equal(ronde__net_gradients(s.net), ronde__net_gradients(t.net),
                       ronde__net_n_elems(s.net) * sizeof(float));
-  subject u = subject_of_file(file, false);
+  onnx_subject u = subject_of_file(file, false);
   assert_int_equal(ronde__onnx_write(u.net, again, meta, 1), RONDE_OK);
   char *first = bytes_of(path, &n[0]), *second = bytes_of(again, &n[1]);
   assert_int_equal(n[0], n[1]);
   assert_memory_equal(first, second, n[0]);
-  subject_destroy(&s);
-  subject_destroy(&t);
-  subject_destroy(&u);
+  onnx_subject_destroy(&s);
+  onnx_subject_destroy(&t);
+  onnx_subject_destroy(&u);
   ronde__onnx_close(file);
   free(first);
   free(second);
@@ -477,10 +451,10 @@ static ronde_tensor *overlapping(ronde_graph *graph, ronde_tensor *x) {
 static void test_what_onnx_cannot_say(void **state) {
   need_onnx();
   char *path = ronde__format("%s/a.onnx", folder);
-  subject s = subject_of_calls(overlapping, 3, (int64_t[]){1, 5, 5});
+  onnx_subject s = subject_of_calls(overlapping, 3, (int64_t[]){1, 5, 5});
   check_failed(&lines, ronde__onnx_write(s.net, path, NULL, 0), RONDE_E_USAGE, "adaptive pooling from 5x5 to 2x2", "");
   assert_false(file_exists(folder, "a.onnx"));
-  subject_destroy(&s);
+  onnx_subject_destroy(&s);
   free(path);
 }
 

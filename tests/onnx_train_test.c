@@ -2,7 +2,7 @@
 #include "train_testing.h"
 
 #include "lib/folder.h"
-#include "onnx/onnx.h"
+#include "onnx_testing.h"
 
 #define GOLDEN RONDE_SOURCE_DIR "/tests/golden/onnx"
 
@@ -10,12 +10,6 @@ static int make_folder(void **state) {
   folder = test_folder_create();
   test_log_start(&lines);
   return 0;
-}
-
-static void need_onnx(void) {
-  if (ronde__onnx_supported()) return;
-  print_message("SKIP: this build has no ONNX (no libprotobuf-c)\n");
-  skip();
 }
 
 /* A job with options in which @ stands for the test's folder. */

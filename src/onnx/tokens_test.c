@@ -14,57 +14,27 @@
 #include "base/rng.h"
 #include "job/job.h"
 #include "lib/folder.h"
-#include "onnx/onnx.h"
-#include "state/weights.h"
+#include "onnx_testing.h"
 
 enum { N = 4, MAX_FILE = 1 << 22 };
 
-static void need_onnx(void) {
-  if (ronde__onnx_supported()) return;
-  print_message("SKIP: this build has no ONNX (no libprotobuf-c)\n");
-  skip();
-}
-
 /* ---- networks ---------------------------------------------------------------------------------------------------- */
 
-typedef struct subject {
-  ronde_graph *graph;
-  ronde__net *net;
-} subject;
-
-static subject subject_of(ronde_graph *graph) {
-  subject s = {.graph = graph};
-  ronde__net_options options = {.training = true};
-  assert_int_equal(ronde__kernels_get(&options.compute.kernels), RONDE_OK);
-  assert_int_equal(ronde__gemm_default(options.compute.kernels, &options.compute.gemm), RONDE_OK);
-  assert_int_equal(ronde__net_create(graph, &options, &s.net), RONDE_OK);
-  return s;
-}
-
-static void subject_destroy(subject *s) {
-  ronde__net_destroy(s->net);
-  ronde_graph_destroy(s->graph);
-}
-
-static subject built_in(const char *name, const ronde__shape *shape) {
+static onnx_subject built_in(const char *name, const ronde__shape *shape) {
   const ronde__model *model = ronde__model_find(name);
   const ronde__model_options options = {.dropout = 0.1f};
   ronde_graph *graph;
   assert_int_equal(ronde__model_graph(model, &options, shape, model->vocabulary, model->classes, &graph), RONDE_OK);
-  subject s = subject_of(graph);
+  onnx_subject s = onnx_subject_of(graph, true);
   assert_int_equal(ronde__net_init(s.net, 5), RONDE_OK);
   return s;
 }
 
-static subject of_file(const ronde__onnx *file) {
+static onnx_subject of_file(const ronde__onnx *file) {
   ronde_graph *graph;
-  ronde__safetensors *weights;
   assert_int_equal(ronde__file_graph(file, &graph), RONDE_OK);
-  subject s = subject_of(graph);
-  assert_int_equal(ronde__onnx_weights(file, &weights), RONDE_OK);
-  assert_int_equal(ronde__weights_check(graph, weights, "weights", NULL), RONDE_OK);
-  ronde__weights_load(s.net, weights, false);
-  ronde__safetensors_close(weights);
+  onnx_subject s = onnx_subject_of(graph, true);
+  onnx_subject_load(&s, file);
   return s;
 }
 
@@ -83,7 +53,7 @@ static void draw(ronde__rng *rng, const ronde_tensor *x, int64_t example, float 
 }
 
 /* The outputs without training, which are handed back and to be freed, and a step's loss and gradients. */
-static float *run(subject *s, double *loss_out) {
+static float *run(onnx_subject *s, double *loss_out) {
   const ronde_graph *graph = s->graph;
   const int64_t row = ronde__graph_input_elems(graph), n_labels = ronde__loss_labels(graph),
                 n_outputs = ronde__shape_elems(&graph->tensors[graph->output]->shape);
@@ -143,10 +113,10 @@ static void check_network(const char *name, ronde__shape shape) {
   char *path = ronde__format("%s/a.onnx", folder), *again = ronde__format("%s/b.onnx", folder);
   ronde__onnx *file;
   double loss[2];
-  subject s = built_in(name, &shape);
+  onnx_subject s = built_in(name, &shape);
   assert_int_equal(ronde__onnx_write(s.net, path, NULL, 0), RONDE_OK);
   if (ronde__onnx_open(path, &file) != RONDE_OK) fail_msg("%s", lines.error);
-  subject t = of_file(file);
+  onnx_subject t = of_file(file);
   check_same_graphs(s.graph, t.graph);
   assert_int_equal(ronde__onnx_write(t.net, again, NULL, 0), RONDE_OK);
   check_same_files(path, again);
@@ -156,8 +126,8 @@ static void check_network(const char *name, ronde__shape shape) {
   assert_int_equal(ronde__net_n_trained(s.net), ronde__net_n_trained(t.net));
   assert_memory_equal(ronde__net_gradients(s.net), ronde__net_gradients(t.net),
                       ronde__net_n_trained(s.net) * sizeof(float));
-  subject_destroy(&s);
-  subject_destroy(&t);
+  onnx_subject_destroy(&s);
+  onnx_subject_destroy(&t);
   ronde__onnx_close(file);
   free(y);
   free(z);
