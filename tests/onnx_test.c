@@ -129,10 +129,11 @@ static void check_file(const char *name) {
 }
 
 static void test_files_of_others(void **state) {
-  static const char *const names[] = {"small",         "residual",      "branches",      "windows",
-                                      "pooled",        "sequence",      "torch-resnet",  "torch-attention",
-                                      "torch-windows", "recurrent",     "torch-buffers", "cells",
-                                      "shuffled",      "torch-shuffle", "torch-encoder"};
+  static const char *const names[] = {
+      "small",        "residual",         "branches",      "windows",      "pooled",        "sequence",
+      "torch-resnet", "torch-attention",  "torch-windows", "recurrent",    "torch-buffers", "cells",
+      "shuffled",     "torch-shuffle",    "torch-encoder", "torch-causal", "torch-lstm",    "torch-lstms",
+      "torch-grus",   "torch-translator", "triangles"};
   need_onnx();
   for (size_t i = 0; i < RONDE__COUNT(names); i++) check_file(names[i]);
 }

@@ -439,13 +439,12 @@ static ronde_status choose_sizes(ronde__onnx_import *im, const ronde__onnx_node 
 static ronde_status take_places(ronde__onnx_import *im, const ronde__onnx_node *node, int i,
                                 const ronde__onnx_known *chosen, const ronde__onnx_place *place,
                                 ronde__onnx_known *added, const ronde_tensor **x_out) {
-  static const double MOST = 1e30; /* weights of a file are finite, and a softmax takes it for no less than infinity */
   const ronde_tensor *mask;
   double number;
   *x_out = NULL;
   if (ronde__onnx_is_number(im, node, i, &number)) {
     for (int64_t k = 0; k < added->n; k++)
-      if ((chosen->values[k] != 0) == (i == 1)) added->values[k] = fmax(-MOST, fmin(MOST, number));
+      if ((chosen->values[k] != 0) == (i == 1)) added->values[k] = number;
     return RONDE_OK;
   }
   ronde__onnx_known *own = ronde__onnx_make_known(im, chosen->rank, chosen->dim);

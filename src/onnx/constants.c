@@ -36,12 +36,18 @@ static ronde_status add_fixed(ronde__onnx_import *im, const Onnx__TensorProto *t
   return status;
 }
 
+/* Weights of a file are finite, and a softmax takes a score of -1e30 for no more than -infinity. */
+static float bounded(double value) {
+  static const double MOST = 1e30;
+  return (float)(value > MOST ? MOST : value < -MOST ? -MOST : value);
+}
+
 static bool is_same_array(const Onnx__TensorProto *tensor, const ronde__onnx_known *known) {
   if (tensor->n_dims != (size_t)known->rank || tensor->n_float_data != (size_t)known->n) return false;
   for (int d = 0; d < known->rank; d++)
     if (tensor->dims[d] != known->dim[d]) return false;
   for (int64_t i = 0; i < known->n; i++) {
-    const float value = (float)known->values[i];
+    const float value = bounded(known->values[i]);
     if (memcmp(&tensor->float_data[i], &value, sizeof value) != 0) return false;
   }
   return true;
@@ -74,7 +80,7 @@ static ronde_status make_constant(ronde__onnx_import *im, const char *name, cons
   tensor->n_dims = rank;
   tensor->n_float_data = n;
   memcpy(tensor->dims, known->dim, rank * sizeof *tensor->dims);
-  for (size_t i = 0; i < n; i++) tensor->float_data[i] = (float)known->values[i];
+  for (size_t i = 0; i < n; i++) tensor->float_data[i] = bounded(known->values[i]);
   *tensor_out = tensor;
   return RONDE_OK;
 }

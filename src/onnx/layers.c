@@ -226,6 +226,27 @@ static ronde_status read_factor(ronde__onnx_import *im, const ronde__onnx_node *
   return *x_out ? RONDE_OK : ronde_graph_status(im->graph);
 }
 
+/* Rows among which the batch stands, [...,T,N,F], times a matrix [F,G] that all examples have. */
+static ronde_status product_of_rows(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const ronde_tensor *a, *b;
+  ronde__onnx_place place = {0};
+  int64_t dims[RONDE_MAX_RANK];
+  bool turned;
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &a, &place));
+  const int rank = ronde_tensor_dims(a, dims);
+  const bool is_vector = rank == 1;
+  const ronde__onnx_place matrix = {is_vector ? 2 : rank, RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE};
+  RONDE_TRY(read_factor(im, node, 1, &matrix, false, &b, &turned));
+  if (is_vector) a = ronde_reshape(a, 2, (int64_t[]){1, dims[0]});
+  else RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
+  const ronde_tensor *y = ronde_matmul(a, b, false, turned);
+  if (y && is_vector) {
+    ronde_tensor_dims(y, dims);
+    y = ronde_reshape(y, 1, dims + 1);
+  }
+  return ronde__onnx_set_place(im, node, 0, y, &place);
+}
+
 /* Of two tensors, either of which may be a parameter. */
 static ronde_status product(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *a, *b;
@@ -235,6 +256,9 @@ static ronde_status product(ronde__onnx_import *im, const ronde__onnx_node *node
                  ronde__onnx_place_of(ronde__onnx_in(im, node, 1)).rank};
   bool is_row = ranks[0] == 1, is_column = ranks[1] == 1, turn_a, turn_b;
   int rank = place.rank > 2 ? place.rank : 2;
+  const int other = ronde__onnx_place_of(ronde__onnx_in(im, node, 1)).at;
+  if (place.at == rank - 2 && place.rank == ranks[0] && ranks[1] == 2 && other == RONDE__ONNX_ALIKE)
+    return product_of_rows(im, node);
   if (place.at >= rank - 2) return ronde__onnx_fail(im, node, "the batch is one of the dimensions that are multiplied");
   place.at += place.at == RONDE__ONNX_ALIKE ? 0 : rank - place.rank;
   place.rank = rank;

@@ -11,9 +11,6 @@ typedef ronde__onnx_value value;
 
 #define KIND(value, KIND) ((value) && (value)->kind == RONDE__ONNX_##KIND)
 
-/* What a score that is masked gets at most: finite, as all numbers of a network are. */
-static const double UNSEEN = -1e30;
-
 static bool is_discrete(const value *v) { return v && v->kind >= RONDE__ONNX_TOKENS; }
 
 static ronde_status set(ronde__onnx_import *im, const ronde__onnx_node *node, const value *v) {
@@ -64,7 +61,7 @@ static ronde_status tell_padding(ronde__onnx_import *im, const ronde__onnx_node 
   ronde__onnx_known *table = ronde__onnx_make_known(im, 2, (int64_t[]){tokens, 1});
   const ronde_tensor *y;
   if (!table) return ronde__onnx_fail(im, node, "there are too many tokens");
-  for (int64_t i = 0; i < tokens; i++) table->values[i] = fmax(UNSEEN, (i == v->token) != v->inverted ? there : other);
+  for (int64_t i = 0; i < tokens; i++) table->values[i] = (i == v->token) != v->inverted ? there : other;
   RONDE_TRY(ronde__onnx_look_up_known(im, node, ".table", table, v->x, &y));
   return ronde__onnx_set(im, node, 0, ronde_reshape(y, v->n, v->size));
 }

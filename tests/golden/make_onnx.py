@@ -423,6 +423,17 @@ def cells():
     save(n)
 
 
+def triangles():
+    """Triangles of activations and of weights, which are multiplied with rows among which the batch stands."""
+    n = Net("triangles", [4, 5])
+    n.add("Trilu", ["input", n.constant("one", 1)], "a", upper=0)
+    n.add("Transpose", ["a"], "b", perm=[1, 0, 2])
+    n.add("MatMul", ["b", n.add("Trilu", [n.weight("W", 5, 5)], "w")], "c")
+    n.add("Flatten", [n.add("Transpose", ["c"], "d", perm=[1, 0, 2])], "e")
+    n.add("MatMul", ["e", n.add("Trilu", [n.weight("V", 20, CLASSES), n.constant("below", -2)], "v")], "output")
+    save(n)
+
+
 # ---- bad files ----
 
 
@@ -502,7 +513,6 @@ def bad():
         n.add("Gemm", ["d", n.weight("fc.weight", CLASSES, 2)], "output", transB=1)
         return n
 
-    put("clip", recurrent("GRU", 3, clip=1.0).model(), "GRU /GRU_1: only the usual gates are supported, without clip")
     put("directions", recurrent("LSTM", 4, direction="bidirectional").model(), "are not initializers [2, 4 hidden, features]")
     n = recurrent("LSTM", 4)
     n.nodes[1].input[2] = "W"
@@ -530,6 +540,87 @@ def bad():
     n.add("Flatten", ["b"], "c")
     n.add("Gemm", ["c", n.weight("fc.weight", CLASSES, 24)], "output", transB=1)
     put("twins", n.model(), "two nodes would have the constant twin.mask")
+
+    def looked_up(inputs=(), rows=5, axis=0, kind=TensorProto.INT64, dims=(4,), table=None, read="input", opset=17):
+        """Of tokens, which are the first input; others are (name, type, dims)."""
+        n = Net("bad", list(dims), opset=opset)
+        n.add("Gather", [table or n.weight("embed.weight", rows, 6), read], "a", axis=axis)
+        n.add("Flatten", ["a"], "b")
+        n.add("Gemm", ["b", n.weight("fc.weight", CLASSES, 24)], "output", transB=1)
+        n.kinds = [("input", kind, dims), *inputs]
+        return n
+
+    def of_kinds(n, *front):
+        """With inputs of other types, and nodes in front."""
+        n.nodes[:0] = front
+        model = n.model()
+        del model.graph.input[:]
+        model.graph.input.extend([helper.make_tensor_value_info(name, kind, ["batch", *dims]) for name, kind, dims in n.kinds])
+        return model
+
+    node = helper.make_node
+    put("token-type", of_kinds(looked_up(kind=TensorProto.INT16)), "is not a tensor of f32, int32 or int64")
+    put("token-floats", of_kinds(looked_up(kind=TensorProto.FLOAT)), "Gather /Gather_0: its indices are not up to")
+    put("token-rank", of_kinds(looked_up(dims=(1, 2, 2, 1, 1))), "is not a tensor of f32, int32 or int64")
+    put("token-axis", of_kinds(looked_up(axis=1)), "tokens look up axis 0 of an initializer [tokens, features]")
+    n = looked_up(table="table")
+    n.weight("table", 5, 2, 3)
+    put("token-table", of_kinds(n), "holds integers by which no Gather looks up an initializer")
+    n = looked_up()
+    n.nodes[1:1] = [node("Gather", [n.weight("second.weight", 7, 6), "input"], ["second"], name="other"),
+                    node("Add", ["a", "second"], ["sum"], name="sum")]
+    n.nodes[3].input[0] = "sum"
+    put("token-tables", of_kinds(n), "Gather other: its table has 7 rows, but there are 5 tokens")
+    n = looked_up()
+    n.nodes[1:1] = [node("Add", ["input", "input"], ["twice"], name="twice"),
+                    node("Gather", ["embed.weight", "twice"], ["second"], name="other"),
+                    node("Add", ["a", "second"], ["sum"], name="sum")]
+    n.nodes[4].input[0] = "sum"
+    put("token-sum", of_kinds(n), "Add twice: its input input is tokens, on which this is not supported")
+    model = of_kinds(looked_up())
+    model.graph.initializer[0].dims[0] = 1 << 40
+    put("token-rows", model, "its input input has a table of 1099511627776 rows, which is too many")
+    put("token-unknown", of_kinds(looked_up([("more", TensorProto.INT64, (3,))])),
+        "its input more holds integers by which no Gather looks up an initializer")
+    put("token-comma", of_kinds(looked_up([("more,", TensorProto.INT64, ())])),
+        "an input beside the first one cannot be called more,")
+    put("token-twice", of_kinds(looked_up([("more", TensorProto.INT64, ())] * 2)), "it has two inputs more")
+    put("token-inputs", of_kinds(looked_up([(f"more{i}", TensorProto.FLOAT, (1,)) for i in range(4)])),
+        "it has more than 4 inputs (more3)")
+    put("token-scalar", of_kinds(looked_up([("more", TensorProto.FLOAT, ())])),
+        "its input more is not a tensor of f32, int32 or int64")
+
+    def with_lengths(name, dims, says, *front, lengths="lengths", kind=TensorProto.INT32):
+        n = Net("bad", [4])
+        n.add("Gather", [n.weight("embed.weight", 5, 3), "input"], "a")
+        n.add("Transpose", ["a"], "b", perm=[1, 0, 2])
+        n.add("GRU", ["b", n.weight("W", 1, 6, 3), n.weight("R", 1, 6, 2), "", lengths], ["", "c"], hidden_size=2)
+        n.add("Flatten", [n.add("Transpose", ["c"], "d", perm=[1, 0, 2])], "e")
+        n.add("Gemm", ["e", n.weight("fc.weight", CLASSES, 2)], "output", transB=1)
+        n.kinds = [("input", TensorProto.INT64, (4,)), ("lengths", kind, dims)]
+        put(name, of_kinds(n, *front), says)
+
+    with_lengths("lengths-rank", (1,), "its lengths of sequences are neither all 4 steps nor from 0 to 4 of each example")
+    with_lengths("lengths-two", (2,), "which are not one length an example")
+    with_lengths("lengths-floats", (1,), "its lengths of sequences are neither", kind=TensorProto.FLOAT)
+    with_lengths("lengths-tokens", (), "its lengths of sequences are neither", lengths="input")
+    with_lengths("lengths-sum", (), "Add twice: its input lengths is lengths, on which this is not supported",
+                 node("Add", ["lengths", "lengths"], ["twice"], name="twice"), lengths="twice")
+
+    def causal(name, says, size, k):
+        n = Net("bad", [4, 4])
+        n.constant("shape", size)
+        n.nodes.append(node("ConstantOfShape", ["shape"], ["ones"], name="ones",
+                            value=numpy_helper.from_array(np.array([1], np.float32))))
+        n.add("Trilu", ["ones", n.constant("k", k, np.asarray(k).dtype)], "mask")
+        n.add("Flatten", [n.add("Mul", ["input", "mask"], "a")], "b")
+        n.add("Gemm", ["b", n.weight("fc.weight", CLASSES, 16)], "output", transB=1)
+        put(name, n.model(), says)
+
+    causal("trilu-list", "Trilu /Trilu_1: its input is no matrix", [4], 0)
+    causal("trilu-large", "Trilu /Trilu_1: input 0 (ones) is a constant, where only an activation is supported",
+           [1 << 20, 1 << 20], 0)
+    causal("trilu-diagonal", "Trilu /Trilu_1: its diagonal is not one integer of the file", [4, 4], [0, 1])
 
     def outside(name, location, says, **more):
         model = linear().model()
@@ -596,5 +687,5 @@ def bad():
     (FOLDER / "bad.json").write_text(json.dumps(said, indent=0) + "\n")
 
 
-for make in (small, residual, branches, windows, shuffled, pooled, sequence, recurrent, cells, bad):
+for make in (small, residual, branches, windows, shuffled, pooled, sequence, recurrent, cells, triangles, bad):
     make()

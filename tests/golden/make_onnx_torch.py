@@ -1,8 +1,9 @@
 """Small networks as PyTorch's exporter writes them for training, with outputs, loss and gradients of PyTorch in f64:
 tests/golden/onnx/torch-*.onnx and .json: a residual one; one with a gate of channels, a transformer's block, and
 arithmetic; one with attention in shifted windows; and by the newer exporter, which notes what is a buffer, one with buffers
-that are added and multiplied with; one whose channels are shuffled; and of tokens an encoder whose padding nobody sees. Needs
-PyTorch (2.15; the second was made by 2.9), torchvision and onnx, by hand:
+that are added and multiplied with; one whose channels are shuffled; and of tokens an encoder whose padding nobody sees, an
+encoder that sees nothing behind its place, a transformer from one sequence to another, and recurrent layers. Needs PyTorch
+(2.15; the second was made by 2.9), torchvision and onnx, by hand:
 
     python tests/golden/make_onnx_torch.py tests/golden/onnx [NAME...]
 """
@@ -154,6 +155,75 @@ class Encoder(nn.Module):
         return self.fc(self.encoder(y, src_key_padding_mask=x == 0))
 
 
+class Causal(nn.Module):
+    """An encoder whose places see what is in front of them: PyTorch makes the mask itself, of truths."""
+
+    def __init__(self, width=8):
+        super().__init__()
+        self.embed, self.fc = nn.Embedding(VOCABULARY, width), nn.Linear(width, VOCABULARY)
+        layer = nn.TransformerEncoderLayer(width, 2, 12, dropout=0.0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+
+    def draw(self):
+        return [tokens()], torch.randint(0, VOCABULARY, (BATCH, STEPS))
+
+    def forward(self, x):
+        y = self.embed(x)
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1], dtype=y.dtype)
+        return self.fc(self.encoder(y, mask=mask, is_causal=True))
+
+
+class Translator(nn.Module):
+    """PyTorch's whole transformer, of two sequences: padding of the first one, and a causal mask of the second one."""
+
+    def __init__(self, width=8):
+        super().__init__()
+        self.source, self.target = nn.Embedding(VOCABULARY, width), nn.Embedding(VOCABULARY, width)
+        self.transformer = nn.Transformer(width, 2, 1, 2, 12, dropout=0.0, batch_first=True)
+        self.fc = nn.Linear(width, VOCABULARY)
+
+    def draw(self):
+        return [tokens(), tokens(STEPS - 1)], torch.randint(0, VOCABULARY, (BATCH, STEPS - 1))
+
+    def forward(self, x, second):
+        x, y, padding = self.source(x), self.target(second), x == 0
+        mask = nn.Transformer.generate_square_subsequent_mask(second.shape[1], dtype=y.dtype)
+        return self.fc(self.transformer(x, y, tgt_mask=mask, src_key_padding_mask=padding, memory_key_padding_mask=padding))
+
+
+class Recurrent(nn.Module):
+    """Of each token a row of logits. PyTorch turns gates by nodes, unless constants are folded."""
+
+    folds = True
+
+    def __init__(self, kind, width=6, hidden=5, **options):
+        super().__init__()
+        self.embed, self.rnn = nn.Embedding(VOCABULARY, width), kind(width, hidden, batch_first=True, **options)
+        self.fc = nn.Linear(2 * hidden if self.rnn.bidirectional else hidden, VOCABULARY)
+
+    def draw(self):
+        return [tokens()], torch.randint(0, VOCABULARY, (BATCH, STEPS))
+
+    def forward(self, x):
+        return self.fc(self.rnn(self.embed(x))[0])
+
+
+def folded_names(path, net):
+    """What the exporter calls parameters that it has computed: those of recurrent layers, one behind the other, and the last
+    matrix."""
+    nodes = onnx.load(path).graph.node
+    names = {name: name for name, _ in net.named_parameters()}
+    recurrent = [node for node in nodes if node.op_type in ("LSTM", "GRU")]
+    ways = ["", "_reverse"] if net.rnn.bidirectional else [""]
+    for layer, node in enumerate(recurrent):
+        for way in ways:
+            for part in ("ih", "hh"):
+                names[f"rnn.weight_{part}_l{layer}{way}"] = node.input[1 if part == "ih" else 2] + way
+                names[f"rnn.bias_{part}_l{layer}{way}"] = f"{node.input[3]}{way}_{part}_l0"
+    names["fc.weight"] = [node for node in nodes if node.op_type == "MatMul"][-1].input[1]
+    return names
+
+
 def numbers(values):
     return [float(f"{v:.9g}") for v in values.detach().double().numpy().ravel()]
 
@@ -183,8 +253,9 @@ def save(name, net, newer):
         forget_sources(FOLDER / f"{name}.onnx")
     else:
         torch.onnx.export(net.train(), tuple(x), FOLDER / f"{name}.onnx", training=torch.onnx.TrainingMode.TRAINING,
-                          opset_version=17, do_constant_folding=False, dynamo=False, input_names=names,
+                          opset_version=17, do_constant_folding=hasattr(net, "folds"), dynamo=False, input_names=names,
                           dynamic_axes={given: {0: "batch"} for given in names})
+    called = folded_names(FOLDER / f"{name}.onnx", net) if hasattr(net, "folds") else {}
     net.double()
     x = [one.double() if one.is_floating_point() else one for one in x]
     outputs = net.eval()(*x)
@@ -193,12 +264,14 @@ def save(name, net, newer):
     x = torch.cat([one.flatten(1) for one in x], dim=1)
     expected = {"batch": BATCH, "x": numbers(x), "labels": labels.flatten().tolist(), "outputs": numbers(outputs),
                 "buffers": [name for name, b in net.named_buffers() if name.endswith("table") and not newer],
-                "loss": loss.item(), "gradients": {name: numbers(p.grad) for name, p in net.named_parameters()}}
+                "loss": loss.item(), "gradients": {called.get(name, name): numbers(p.grad) for name, p in net.named_parameters()}}
     (FOLDER / f"{name}.json").write_text(json.dumps(expected, indent=0) + "\n")
 
 
 KINDS = {"torch-resnet": Net, "torch-attention": Attention, "torch-windows": Windows, "torch-buffers": Buffers,
-         "torch-shuffle": Shuffle, "torch-encoder": Encoder}
+         "torch-shuffle": Shuffle, "torch-encoder": Encoder, "torch-causal": Causal, "torch-translator": Translator,
+         "torch-lstm": lambda: Recurrent(nn.LSTM), "torch-lstms": lambda: Recurrent(nn.LSTM, num_layers=2, bidirectional=True),
+         "torch-grus": lambda: Recurrent(nn.GRU, num_layers=2, bidirectional=True)}
 for name, kind in KINDS.items():
     if name in (sys.argv[2:] or [name]):
         torch.manual_seed(1)
