@@ -342,19 +342,24 @@ static void wrong_usage(void **unused) {
   }
 }
 
-/* Starts a comparison of long trainings, until the first of them has made steps. */
-static pid_t start_long(const char *folder) {
-  char path[200];
+/* Starts a comparison of long trainings in a folder, by --out or as that of temporary files, until the first training has
+ * made steps. What it says goes into the file `said` there. */
+static pid_t start_long(const char *folder, bool is_kept) {
+  char command[300];
   pid_t child = fork();
   assert_true(child >= 0);
   if (child == 0) {
-    if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr)) _exit(126);
+    snprintf(command, sizeof command, "%s/said", folder);
+    if (!freopen("/dev/null", "w", stdout) || !freopen(command, "w", stderr)) _exit(126);
+    setenv("TMPDIR", folder, 1);
     execl(RONDE_BINARY_DIR "/ronde", "ronde", "compare", "--model", "lenet5", "--data", "synthetic:1x28x28:10:40",
-          "--batch", "10", "--threads", "1", "--epochs", "1000000", "--exec", "graph,eager", "--out", folder, NULL);
+          "--batch", "10", "--threads", "1", "--epochs", "1000000", "--exec", "graph,eager", is_kept ? "--out" : NULL,
+          folder, NULL);
     _exit(127);
   }
-  snprintf(path, sizeof path, "%s/exec=graph-1/steps.jsonl", folder);
-  for (int i = 0; i < 600 && access(path, R_OK); i++) usleep(100000);
+  snprintf(command, sizeof command, "ls %s/%sexec=graph-1/steps.jsonl >/dev/null 2>&1", folder,
+           is_kept ? "" : "ronde-compare-*/");
+  for (int i = 0; i < 600 && system(command); i++) usleep(100000);
   return child;
 }
 
@@ -367,7 +372,7 @@ static int ended(pid_t child) {
 /* Whether a training of that comparison still runs; the brackets keep the shell that asks out of it. */
 static bool still_trains(const char *folder) {
   char command[300];
-  snprintf(command, sizeof command, "pgrep -f -- '[-]-out=%s/exec' >/dev/null", folder);
+  snprintf(command, sizeof command, "pgrep -f -- '[-]-out=%s/(ronde-compare-[^/]*/)?exec' >/dev/null", folder);
   return system(command) == 0;
 }
 
@@ -377,7 +382,7 @@ static void signals_go_on_to_the_training(void **unused) {
   for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
     char folder[] = "/tmp/ronde-compare-test-XXXXXX", command[200];
     assert_non_null(mkdtemp(folder));
-    pid_t child = start_long(folder);
+    pid_t child = start_long(folder, true);
     assert_true(still_trains(folder));
     kill(child, signals[i]);
     assert_int_equal(ended(child), 128 + signals[i]);
@@ -386,6 +391,29 @@ static void signals_go_on_to_the_training(void **unused) {
     snprintf(command, sizeof command, "grep -q '\"status\": \"interrupted\"' %s/exec=graph-1/run.json", folder);
     for (int j = 0; j < 100 && system(command); j++) usleep(100000);
     assert_int_equal(system(command), 0);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+  }
+}
+
+/* The trainings' folders are the comparison's, so it alone says how to go on. */
+static void how_an_interrupted_comparison_goes_on_is_said_once(void **unused) {
+  static const char *const wanted[] = {"--out DIR keeps what there is", "--continue goes on with it"};
+  for (int is_kept = 0; is_kept < 2; is_kept++) {
+    char folder[] = "/tmp/ronde-compare-test-XXXXXX", command[200], text[4096];
+    assert_non_null(mkdtemp(folder));
+    pid_t child = start_long(folder, is_kept);
+    assert_true(still_trains(folder));
+    kill(child, SIGINT);
+    assert_int_equal(ended(child), 128 + SIGINT);
+    snprintf(command, sizeof command, "%s/said", folder);
+    FILE *said = fopen(command, "r");
+    assert_non_null(said);
+    text[fread(text, 1, sizeof text - 1, said)] = '\0';
+    fclose(said);
+    const char *line = strstr(text, "ronde: error: ");
+    assert_non_null(line);
+    if (!strstr(line, wanted[is_kept]) || strstr(line + 1, "ronde: error: ")) fail_msg("%s", text);
     snprintf(command, sizeof command, "rm -r %s", folder);
     assert_int_equal(system(command), 0);
   }
@@ -453,6 +481,7 @@ int main(void) {
       cmocka_unit_test(nothing_is_left_behind),
       cmocka_unit_test(an_earlier_comparison_is_not_overwritten),
       cmocka_unit_test(signals_go_on_to_the_training),
+      cmocka_unit_test(how_an_interrupted_comparison_goes_on_is_said_once),
       cmocka_unit_test(scaling),
       cmocka_unit_test(scaling_is_checked),
       cmocka_unit_test(wrong_usage),

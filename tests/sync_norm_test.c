@@ -10,7 +10,7 @@
 #define TOLERANCE 5e-5
 #define DEEP_TOLERANCE 1e-3
 
-static const int worlds[] = {2, 3, 4, 7}, deep_worlds[] = {2, 7};
+static const int worlds[] = {2, 3, 4, 7}, deep_worlds[] = {3};
 
 enum { SIDE = 8, PIXELS = 3 * SIDE * SIDE, CLASSES = 5 };
 

@@ -165,6 +165,9 @@ bool tool_is_launched(void);
 bool tool_is_follower(void);
 /* Whether tool_launch of another process has started this one, and read the environment for it. */
 bool tool_is_ours(void);
+/* Whether this is a training of a comparison, which says itself how it goes on: the variable is in the environment. */
+#define TOOL_COMPARED "RONDE_COMPARED"
+bool tool_is_compared(void);
 /* The first and the last word of a rank that tool_launch started. */
 void tool_mark_begin(void);
 void tool_mark_joined(void *user);

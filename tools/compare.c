@@ -247,6 +247,7 @@ ronde_status tool_compare(const tool_call *call) {
   ronde_status status = check_compare_options(call);
   if (status) return status;
   tool_environment_forget();
+  setenv(TOOL_COMPARED, "1", 1);
   tool_signals_watch();
   status = tool_cases_find(call, &c.cases);
   if (!status && *ronde_config_get(call->config, "peers")) status = tool_peers_find(call, &c.cases);
@@ -265,6 +266,8 @@ ronde_status tool_compare(const tool_call *call) {
   }
   ronde_measurement_destroy(c.record);
   tool_cases_end(&c.cases);
-  if (status == RONDE_E_CANCELLED) tool_fail(status, "interrupted: the comparison is incomplete");
+  if (status == RONDE_E_CANCELLED)
+    tool_fail(status, "interrupted: the comparison is incomplete: %s",
+              *ronde_config_get(call->config, "out") ? "--continue goes on with it" : "--out DIR keeps what there is");
   return status;
 }

@@ -176,6 +176,7 @@ static ronde_status start_ranks(tool_launched *l, const tool_call *call, char **
   add_word(&a, "--mca"), add_word(&a, "state_base_verbose"), add_word(&a, "1");
   add_iface(&a, iface && *iface ? iface : NULL, hosts->n > 0);
   add_word(&a, "-x"), add_word(&a, TOOL_LAUNCHED);
+  if (tool_is_compared()) add_word(&a, "-x"), add_word(&a, TOOL_COMPARED);
   if (getenv(TOOL_RESTARTS)) add_word(&a, "-x"), add_word(&a, TOOL_RESTARTS);
   for (int i = 0; ronde_config_variable(i); i++)
     if (getenv(ronde_config_variable(i))) add_word(&a, "-x"), add_word(&a, ronde_config_variable(i));

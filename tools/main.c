@@ -234,7 +234,8 @@ int main(int argc, char **argv) {
   ronde_status status = run_words(argc, argv);
   if (!status) status = tool_flush();
   /* A rank that ends because another is lost leaves it to those that know which. */
-  bool others_know = tool_is_follower() || (tool_is_launched() && status == RONDE_E_LOST);
+  bool others_know = tool_is_follower() || (tool_is_launched() && status == RONDE_E_LOST) ||
+                     (tool_is_compared() && status == RONDE_E_CANCELLED);
   if (status && !tool_error_logged() && !others_know) tool_fail(status, "%s", ronde_status_text(status));
   int code = status == RONDE_E_CANCELLED && tool_signal() ? 128 + tool_signal() : ronde_status_exit_code(status);
   tool_mark_end(code);

@@ -25,6 +25,8 @@ bool tool_is_follower(void) { return tool_is_launched() && strcmp(rank_mark(), "
 
 bool tool_is_ours(void) { return getenv(TOOL_LAUNCHED) && tool_is_launched(); }
 
+bool tool_is_compared(void) { return getenv(TOOL_COMPARED); }
+
 bool tool_mark_send(const tool_mark *mark) {
   const char *key = getenv(TOOL_LAUNCHED);
   char line[TOOL_MARK_BYTES];

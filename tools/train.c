@@ -82,7 +82,7 @@ ronde_status tool_train(const tool_call *call) {
   bool again = status == RONDE_E_LOST && tool_is_ours() && ronde_config_restarts(call->config);
   ronde_status shown = text && !again ? show_training(call, text, dry_run) : RONDE_OK;
   if (!shown && !dry_run && !again) shown = write_mlperf(call, text, began_ms);
-  if (status == RONDE_E_CANCELLED && !tool_is_follower()) fail_interrupted(call, text);
+  if (status == RONDE_E_CANCELLED && !tool_is_follower() && !tool_is_compared()) fail_interrupted(call, text);
   free(text);
   return status ? status : shown;
 }

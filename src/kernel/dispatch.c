@@ -13,19 +13,20 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const ronde__kernels *available[4];
 
 /* The features of x86-64-v3 and -v4, for which the sets are compiled. */
+#define HAS __builtin_cpu_supports
+#define HAS_V3 (HAS("avx2") && HAS("fma") && HAS("bmi") && HAS("bmi2") && HAS("popcnt"))
+#define HAS_V4 (HAS_V3 && HAS("avx512f") && HAS("avx512bw") && HAS("avx512cd") && HAS("avx512dq") && HAS("avx512vl"))
+
 static void dispatch_detect(void) {
   int n = 0;
-#if defined RONDE_HAVE_SIMD_avx512 || defined RONDE_HAVE_SIMD_avx2 || defined RONDE_HAVE_SIMD_sse2
+#ifdef RONDE_HAVE_SIMD_sse2
   __builtin_cpu_init();
-#define HAS __builtin_cpu_supports
-  bool v3 = HAS("avx2") && HAS("fma") && HAS("bmi") && HAS("bmi2") && HAS("popcnt");
-  bool v4 = v3 && HAS("avx512f") && HAS("avx512bw") && HAS("avx512cd") && HAS("avx512dq") && HAS("avx512vl");
 #endif
 #ifdef RONDE_HAVE_SIMD_avx512
-  if (v4) available[n++] = &ronde__kernels_avx512;
+  if (HAS_V4) available[n++] = &ronde__kernels_avx512;
 #endif
 #ifdef RONDE_HAVE_SIMD_avx2
-  if (v3) available[n++] = &ronde__kernels_avx2;
+  if (HAS_V3) available[n++] = &ronde__kernels_avx2;
 #endif
 #ifdef RONDE_HAVE_SIMD_sse2
   available[n++] = &ronde__kernels_sse2;

@@ -45,6 +45,17 @@ typedef struct ronde__linear_piece {
 void ronde__linear_backward_pieces(const ronde__op_desc *desc, const void *state, const ronde__op_call *call,
                                    int64_t piece, void (*part)(void *piece, int thread, int n_threads));
 
+/* The operands of a layer's sums in f32: x and w of each full term; and of each output block dy and the transposed w, where
+ * x is in LANES w and the transposed dy. */
+typedef struct ronde__linear_lists {
+  ronde__gemm_list terms, outputs;
+} ronde__linear_lists;
+
+/* x_term, w_term: elements between terms; in BLOCKS terms of x lie where ronde__linear_term_at says. */
+ronde_status ronde__linear_lists_create(const ronde__op_desc *desc, int64_t n_terms, int64_t x_term, int64_t w_term,
+                                        ronde__linear_lists *lists_out);
+void ronde__linear_lists_destroy(ronde__linear_lists *lists);
+
 /* Of a call (op.h). */
 double ronde__linear_executed_flops(const ronde__op_desc *desc, const void *state, bool backward);
 

@@ -7,32 +7,13 @@ typedef struct linear_f32_state {
   int64_t terms, k, tail; /* tail: features of one more, shorter term; 0: none */
   int64_t x_term, w_term; /* elements between terms, input and weight */
   int64_t x_ld;
-  ronde__gemm_list list;      /* x, w of each full term */
-  ronde__gemm_list data_list; /* dy, transposed w (BLOCKS) or w, dy transposed (LANES), over output blocks */
-  int n_pieces;               /* the batch in pieces of rows, one a thread */
+  ronde__linear_lists lists;
+  int n_pieces; /* the batch in pieces of rows, one a thread */
   int64_t piece;
   ronde__gemm_pair forward[2][2]; /* [last piece][tail] */
   ronde__gemm_pair data[2];       /* BLOCKS: a piece's rows; LANES: [tail] features */
   ronde__gemm_pair weight[2];     /* BLOCKS: RONDE__LINEAR_FETCHED rows of a tile; else [tail] */
 } linear_f32_state;
-
-static ronde_status linear_f32_make_lists(const ronde__op_desc *desc, linear_f32_state *s) {
-  const ronde__phys *x = &desc->in[0];
-  int64_t out_blocks = ronde__phys_blocks(&desc->out[0]), bo = desc->out[0].block, y_block = x->n * bo;
-  RONDE_TRY(ronde__gemm_list_create(s->terms, &s->list));
-  RONDE_TRY(ronde__gemm_list_create(out_blocks, &s->data_list));
-  int64_t pixels = x->h * x->w;
-  for (int64_t i = 0; i < s->terms; i++) {
-    int64_t x_at = x->layout == RONDE__BLOCKS ? ronde__linear_term_at(x, i) : i * s->x_term;
-    s->list.a[i] = (uint64_t)x_at * sizeof(float);
-    s->list.b[i] = (uint64_t)(i * s->w_term) * sizeof(float);
-  }
-  for (int64_t ob = 0; ob < out_blocks; ob++) {
-    s->data_list.a[ob] = (uint64_t)(ob * (x->layout == RONDE__LANES ? x->c * pixels * bo : y_block)) * sizeof(float);
-    s->data_list.b[ob] = (uint64_t)(ob * bo * x->block) * sizeof(float);
-  }
-  return RONDE_OK;
-}
 
 static void linear_f32_make_kernels(const ronde__op_desc *desc, linear_f32_state *s) {
   const ronde__phys *x = &desc->in[0];
@@ -60,8 +41,7 @@ static void linear_f32_make_kernels(const ronde__op_desc *desc, linear_f32_state
 static void linear_f32_release(const ronde__op_desc *desc, void *opaque) {
   linear_f32_state *s = opaque;
   if (!s) return;
-  ronde__gemm_list_destroy(&s->list);
-  ronde__gemm_list_destroy(&s->data_list);
+  ronde__linear_lists_destroy(&s->lists);
   ronde__free(s);
 }
 
@@ -79,9 +59,9 @@ static ronde_status linear_f32_prepare(const ronde__op_desc *desc, void **state_
   s->w_term = s->k * bo;
   s->piece = ronde__ceil_div(x->n, desc->threads);
   s->n_pieces = (int)ronde__ceil_div(x->n, s->piece);
-  ronde_status status = linear_f32_make_lists(desc, s);
+  ronde_status status = ronde__linear_lists_create(desc, s->terms, s->x_term, s->w_term, &s->lists);
   if (status != RONDE_OK) {
-    linear_f32_release(desc, s);
+    ronde__free(s);
     return status;
   }
   linear_f32_make_kernels(desc, s);
@@ -131,7 +111,7 @@ static void linear_f32_forward_part(void *arg, int thread, int n_threads) {
     const ronde__gemm_pair *pair = s->forward[piece == s->n_pieces - 1];
     const float *x = call->in[0] + row0 * row, *w = call->param[0] + ob * ronde__linear_slab(desc);
     float *y = call->out[0] + (ob * n + row0) * bo;
-    ronde__gemm_sum_by(&pair[0], &s->list, s->terms, linear_f32_forward_step(s), x, w, y, false);
+    ronde__gemm_sum_by(&pair[0], &s->lists.terms, s->terms, linear_f32_forward_step(s), x, w, y, false);
     uint64_t at_tail[2] = {(uint64_t)(s->terms * s->x_term) * sizeof(float),
                            (uint64_t)(s->terms * s->w_term) * sizeof(float)};
     if (s->tail) ronde__gemm_run(&pair[1].add, x, &at_tail[0], w, &at_tail[1], 1, y);
@@ -156,7 +136,7 @@ static void linear_f32_weight_rows(const ronde__linear_piece *j, int64_t ob, int
   const ronde__op_call *call = j->call;
   int64_t bo = j->desc->out[0].block, place = ob * ronde__linear_slab(j->desc) + term * s->w_term + row0 * bo;
   const float *x = call->in[0] + row0;
-  x += term < s->terms ? s->list.a[term] / sizeof(float) : (uint64_t)(term * s->x_term);
+  x += term < s->terms ? s->lists.terms.a[term] / sizeof(float) : (uint64_t)(term * s->x_term);
   const ronde__gemm_pair *pair = &s->weight[term == s->terms];
   float *dw =
       j->desc->in_pieces ? linear_f32_scratch_of(j, thread) + linear_f32_strip_elems(j->desc) : call->dparam[0] + place;
@@ -187,8 +167,8 @@ static void linear_f32_data_piece(const ronde__linear_piece *j, int64_t term, in
     desc->compute.kernels->transpose(j->call->param[0] + (j->ob0 + i) * ronde__linear_slab(desc) + term * s->w_term, bo,
                                      bi, bo, strip + i * bo * bi, bi);
   const ronde__gemm *gemm = j->call->accumulate_dinput[0] || !is_first ? &s->data[0].add : &s->data[0].set;
-  ronde__gemm_run(gemm, j->call->dout[0], s->data_list.a + j->ob0, strip, s->data_list.b, j->n_obs,
-                  j->call->din[0] + s->list.a[term] / sizeof(float));
+  ronde__gemm_run(gemm, j->call->dout[0], s->lists.outputs.a + j->ob0, strip, s->lists.outputs.b, j->n_obs,
+                  j->call->din[0] + s->lists.terms.a[term] / sizeof(float));
 }
 
 /* BLOCKS: dW of a tile. */
@@ -223,8 +203,9 @@ static void linear_f32_data_lanes_part(void *arg, int thread, int n_threads) {
   int64_t terms = s->terms + (s->tail > 0), begin, end;
   ronde__thread_chunk(terms, thread, n_threads, &begin, &end);
   for (int64_t term = begin; term < end; term++)
-    ronde__gemm_sum(&s->data[term == s->terms], &s->data_list, s->data_list.count, j->call->param[0] + term * s->w_term,
-                    j->call->work, j->call->din[0] + term * s->x_term, j->call->accumulate_dinput[0]);
+    ronde__gemm_sum(&s->data[term == s->terms], &s->lists.outputs, s->lists.outputs.count,
+                    j->call->param[0] + term * s->w_term, j->call->work, j->call->din[0] + term * s->x_term,
+                    j->call->accumulate_dinput[0]);
 }
 
 /* dY [Ob][N][bo] -> [Ob][bo][N] */

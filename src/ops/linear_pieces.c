@@ -18,3 +18,39 @@ double ronde__linear_executed_flops(const ronde__op_desc *desc, const void *stat
   double once = 2 * (double)(desc->in[0].n * desc->in[0].c * desc->in[0].h * desc->in[0].w * desc->out[0].c);
   return backward ? once * (desc->need_dinput[0] + !desc->frozen[0]) : once;
 }
+
+static void fill_terms(const ronde__phys *x, int64_t x_term, int64_t w_term, ronde__gemm_list *list) {
+  for (int64_t i = 0; i < list->count; i++) {
+    int64_t x_at = x->layout == RONDE__BLOCKS ? ronde__linear_term_at(x, i) : i * x_term;
+    list->a[i] = (uint64_t)x_at * sizeof(float);
+    list->b[i] = (uint64_t)(i * w_term) * sizeof(float);
+  }
+}
+
+static void fill_outputs(const ronde__phys *x, int64_t bo, ronde__gemm_list *list) {
+  int64_t a_block = (x->layout == RONDE__LANES ? x->c * x->h * x->w : x->n) * bo;
+  for (int64_t ob = 0; ob < list->count; ob++) {
+    list->a[ob] = (uint64_t)(ob * a_block) * sizeof(float);
+    list->b[ob] = (uint64_t)(ob * bo * x->block) * sizeof(float);
+  }
+}
+
+ronde_status ronde__linear_lists_create(const ronde__op_desc *desc, int64_t n_terms, int64_t x_term, int64_t w_term,
+                                        ronde__linear_lists *lists_out) {
+  ronde__linear_lists lists = {0};
+  RONDE_TRY(ronde__gemm_list_create(n_terms, &lists.terms));
+  ronde_status status = ronde__gemm_list_create(ronde__phys_blocks(&desc->out[0]), &lists.outputs);
+  if (status) {
+    ronde__linear_lists_destroy(&lists);
+    return status;
+  }
+  fill_terms(&desc->in[0], x_term, w_term, &lists.terms);
+  fill_outputs(&desc->in[0], desc->out[0].block, &lists.outputs);
+  *lists_out = lists;
+  return RONDE_OK;
+}
+
+void ronde__linear_lists_destroy(ronde__linear_lists *lists) {
+  ronde__gemm_list_destroy(&lists->terms);
+  ronde__gemm_list_destroy(&lists->outputs);
+}

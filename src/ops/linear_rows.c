@@ -11,8 +11,8 @@ enum { WEIGHTS = 8 << 20 };    /* floats: more would cost too much memory, trans
 enum { SHARE = 512 };          /* outputs whose gradients are made together */
 
 typedef struct linear_rows_state {
-  int64_t rows, n_chunks;                          /* of a chunk; the last one may have fewer */
-  ronde__gemm_list list, data_list;                /* x, w of each term; dy, transposed w of each output block */
+  int64_t rows, n_chunks; /* of a chunk; the last one may have fewer */
+  ronde__linear_lists lists;
   ronde__gemm_pair forward[2], data[2], weight[2]; /* [last chunk] */
 } linear_rows_state;
 
@@ -23,24 +23,8 @@ static int64_t outputs_together(const ronde__op_desc *desc) {
 static void linear_rows_release(const ronde__op_desc *desc, void *opaque) {
   linear_rows_state *s = opaque;
   if (!s) return;
-  ronde__gemm_list_destroy(&s->list);
-  ronde__gemm_list_destroy(&s->data_list);
+  ronde__linear_lists_destroy(&s->lists);
   ronde__free(s);
-}
-
-static ronde_status make_lists(const ronde__op_desc *desc, linear_rows_state *s) {
-  const ronde__phys *x = &desc->in[0], *y = &desc->out[0];
-  RONDE_TRY(ronde__gemm_list_create(ronde__phys_blocks(x), &s->list));
-  RONDE_TRY(ronde__gemm_list_create(ronde__phys_blocks(y), &s->data_list));
-  for (int64_t i = 0; i < s->list.count; i++) {
-    s->list.a[i] = (uint64_t)(i * x->n * x->block) * sizeof(float);
-    s->list.b[i] = (uint64_t)(i * x->block * y->block) * sizeof(float);
-  }
-  for (int64_t i = 0; i < s->data_list.count; i++) {
-    s->data_list.a[i] = (uint64_t)(i * y->n * y->block) * sizeof(float);
-    s->data_list.b[i] = (uint64_t)(i * y->block * x->block) * sizeof(float);
-  }
-  return RONDE_OK;
 }
 
 static void make_kernels(const ronde__op_desc *desc, linear_rows_state *s) {
@@ -55,14 +39,16 @@ static void make_kernels(const ronde__op_desc *desc, linear_rows_state *s) {
 }
 
 static ronde_status linear_rows_prepare(const ronde__op_desc *desc, void **state_out) {
+  const ronde__phys *x = &desc->in[0];
   linear_rows_state *s;
   RONDE__ALLOC(s, sizeof *s, "linear layer plan");
-  int64_t fit = IN_CACHE / desc->in[0].c / RONDE__QUANTUM * RONDE__QUANTUM;
+  int64_t fit = IN_CACHE / x->c / RONDE__QUANTUM * RONDE__QUANTUM;
   s->rows = ronde__max(FEWEST_ROWS, ronde__min(MOST_ROWS, fit));
-  s->n_chunks = ronde__ceil_div(desc->in[0].n, s->rows);
-  ronde_status status = make_lists(desc, s);
+  s->n_chunks = ronde__ceil_div(x->n, s->rows);
+  ronde_status status = ronde__linear_lists_create(desc, ronde__phys_blocks(x), x->n * x->block,
+                                                   x->block * desc->out[0].block, &s->lists);
   if (status != RONDE_OK) {
-    linear_rows_release(desc, s);
+    ronde__free(s);
     return status;
   }
   make_kernels(desc, s);
@@ -90,7 +76,7 @@ static void forward_part(void *arg, int thread, int n_threads) {
     const ronde__gemm_pair *pair = &s->forward[chunk == s->n_chunks - 1];
     for (int64_t ob = 0; ob < ronde__phys_blocks(y); ob++) {
       float *to = j->call->out[0] + (ob * y->n + chunk * s->rows) * y->block;
-      ronde__gemm_sum(pair, &s->list, s->list.count, j->call->in[0] + chunk * s->rows * x->block,
+      ronde__gemm_sum(pair, &s->lists.terms, s->lists.terms.count, j->call->in[0] + chunk * s->rows * x->block,
                       j->call->param[0] + ob * ronde__linear_slab(j->desc), to, false);
       ronde__fused_bias_act(j->desc, j->call, ob, to, pair->set.shape.m);
     }
@@ -117,7 +103,7 @@ static void data_part(void *arg, int thread, int n_threads) {
   ronde__thread_chunk(s->n_chunks, thread, n_threads, &begin, &end);
   for (int64_t chunk = begin; chunk < end; chunk++)
     for (int64_t ib = 0; ib < ronde__phys_blocks(x); ib++)
-      ronde__gemm_sum(&s->data[chunk == s->n_chunks - 1], &s->data_list, s->data_list.count,
+      ronde__gemm_sum(&s->data[chunk == s->n_chunks - 1], &s->lists.outputs, s->lists.outputs.count,
                       call->dout[0] + chunk * s->rows * y->block,
                       j->turned + ib * ronde__phys_blocks(y) * y->block * x->block,
                       call->din[0] + (ib * x->n + chunk * s->rows) * x->block, call->accumulate_dinput[0]);

@@ -137,7 +137,22 @@ void golden_open(golden *g) {
   if (g->text) make_texts(g);
 }
 
+/* For one tensor at a time. Kept until golden_close(), because fresh pages take longer than what is computed in them. */
+static float *place;
+static size_t place_elems;
+
+static float *place_for(size_t elems) {
+  if (elems <= place_elems) return place;
+  free(place);
+  place = malloc(elems * sizeof *place);
+  assert_non_null(place);
+  place_elems = elems;
+  return place;
+}
+
 void golden_close(golden *g) {
+  free(place);
+  place = NULL, place_elems = 0;
   json_decref(g->json);
   free(g->x);
   free(g->labels);
@@ -239,11 +254,10 @@ subject subject_create_of(const golden *g, const machine *m, ronde_graph *graph)
     int p = find_param(s.net, json_string_value(field(param, "name")));
     size_t elems = (size_t)ronde__shape_elems(&params[p].shape);
     assert_int_equal(elems, whole(param, "elems"));
-    float *values = malloc(elems * sizeof *values);
+    float *values = place_for(elems), more = offset ? (float)json_number_value(offset) : 0;
     fill_values((uint32_t)stream, elems, number(param, "scale"), values);
-    for (size_t i = 0; offset && i < elems; i++) values[i] += (float)json_number_value(offset);
+    for (size_t i = 0; offset && i < elems; i++) values[i] += more;
     ronde__net_set(s.net, p, values);
-    free(values);
   }
   return s;
 }
@@ -295,13 +309,12 @@ int tensor_failures(const json_t *stage, const char *where, const char *name, co
 int net_failures(const json_t *stage, const subject *s, bool gradient, bool quiet) {
   int n_params, failures = 0;
   const ronde__net_param *params = ronde__net_params(s->net, &n_params);
-  for (int p = 0; p < n_params; p++) {
+  for (int p = 0; p < n_params && !(quiet && failures); p++) {
     if (s->graph->params[params[p].index].fixed) continue;
     size_t elems = (size_t)ronde__shape_elems(&params[p].shape);
-    float *values = malloc(elems * sizeof *values);
+    float *values = place_for(elems);
     (gradient ? ronde__net_get_gradient : ronde__net_get)(s->net, p, values);
     failures += tensor_failures(stage, s->text, params[p].name, values, elems, quiet);
-    free(values);
   }
   return failures;
 }
