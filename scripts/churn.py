@@ -87,10 +87,13 @@ class Samples:
     """What the launcher and the ranks took, apart for each number of ranks, which changes both."""
 
     def __init__(self):
-        self.of = {}
+        self.of, self.pids, self.step = {}, None, 0
 
-    def take(self, launcher, ranks):
-        if not ranks or any(age_of(p) < STARTED_S for p in ranks.values()):
+    def take(self, launcher, ranks, step):
+        """Once these ranks have made a step: on a busy machine they start for longer than STARTED_S."""
+        if set(ranks.values()) != self.pids:
+            self.pids, self.step = set(ranks.values()), step
+        if not ranks or step == self.step or any(age_of(p) < STARTED_S for p in ranks.values()):
             return
         for who, pid in (("launcher", launcher), *((("rank 0" if r == 0 else "rank"), p) for r, p in ranks.items())):
             taken = taken_by(pid)
@@ -216,7 +219,7 @@ class Churn:
                 self.strike()
             if now - sampled >= 1:
                 sampled = now
-                samples.take(self.run.process.pid, self.ranks())
+                samples.take(self.run.process.pid, self.ranks(), self.run.step())
             if self.run.step() != step:
                 step, moved = self.run.step(), now
             if now - moved > HANG_S:

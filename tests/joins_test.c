@@ -11,15 +11,11 @@
 #include "sanitized.h"
 
 #define HOSTS RONDE_SOURCE_DIR "/tests/hosts.sh"
-/* The beginning of a shell's command beside a run, a second after it has begun to train. */
-#define BEHIND_THE_START(out) \
-  "{ (n=0; until [ -e " out "/steps.jsonl ] || [ $((n+=1)) -gt 300 ]; do sleep 0.1; done; sleep 1; "
-
 /* One that is added to the file, while the run is under way: no step is lost, and the third worker has the weights of the others. */
 static void a_host_joins(void **state) {
-  check_run(0,
-            run_on_hosts("printf 'ronde1\\nronde2\\n' >hosts && { (sleep 2; echo ronde3 >>hosts) >/dev/null 2>&1 & } ",
-                         "--epochs 300 --hostfile hosts --elastic --on-loss restart --sentinel 100 --out joins"));
+  check_run(0, run_on_hosts("printf 'ronde1\\nronde2\\n' >hosts && " ONCE_IT_TRAINS("joins", "echo ronde3 >>hosts"),
+                            "--epochs 200 --hostfile hosts --elastic --on-loss restart --sentinel 100 --drill slow:0:5 "
+                            "--out joins"));
   json_t *json = left_by("joins", "run.json");
   const json_t *one = json_array_get(json_object_get(json, "restarts"), 0);
   assert_string_equal(json_string_value(json_object_get(one, "joined")), "ronde3");
@@ -37,7 +33,7 @@ static void a_host_joins(void **state) {
 static void a_lost_worker_comes_back(void **state) {
   check_run(0, run_on_hosts("printf 'ronde1\\nronde2\\nronde3\\n' >hosts",
                             "--epochs 200 --hostfile hosts --elastic --on-loss continue --sentinel 100 "
-                            "--drill kill:2@100 --out back"));
+                            "--drill kill:2@100,slow:0:5 --out back"));
   json_t *json = left_by("back", "run.json");
   const json_t *one = json_array_get(json_object_get(json, "restarts"), 0);
   assert_int_equal(json_array_size(json_object_get(json, "restarts")), 1);
@@ -53,7 +49,7 @@ static void a_lost_worker_comes_back(void **state) {
 
 /* With all that ran on it, Open MPI's daemon too: mpirun would end the others two seconds later. */
 static void the_others_outlive_a_lost_host(void **state) {
-  check_run(0, run_on_hosts(BEHIND_THE_START("outlive") "kill -9 $(ip netns pids ronde3)) >/dev/null 2>&1 & } ",
+  check_run(0, run_on_hosts(ONCE_IT_TRAINS("outlive", "kill -9 $(ip netns pids ronde3)"),
                             "--epochs 100 --drill slow:0:5 --on-loss continue --out outlive"));
   json_t *json = left_by("outlive", "run.json");
   assert_int_equal(json_array_size(json_object_get(json, "lost_workers")), 1);
@@ -61,18 +57,42 @@ static void the_others_outlive_a_lost_host(void **state) {
   json_decref(json);
 }
 
+/* As soon as those that are left train again: their command says so, and steps.jsonl has more lines. */
+#define ONCE_IT_TRAINS_AGAIN(out, host, does)                                          \
+  "again() { for p in $(ip netns pids " host                                           \
+  "); do grep -q -- --resume=auto /proc/$p/cmdline && return; done; false; }; "        \
+  "n=0; until again || [ $((n+=1)) -gt 900 ]; do sleep 0.1; done; lines=$(wc -l <" out \
+  "/steps.jsonl); "                                                                    \
+  "until [ $(wc -l <" out "/steps.jsonl) -gt $lines ] || [ $((n+=1)) -gt 900 ]; do sleep 0.1; done; " does
+
 /* One worker alone does what it can of what several were asked for; and a host whose only process is killed is not lost. */
 static void one_worker_is_left_and_is_lost(void **state) {
-  check_run(0,
-            run_on_hosts("printf 'ronde1\\nronde2\\n' >hosts && " BEHIND_THE_START(
-                             "alone") "kill -9 $(ip netns pids ronde2); sleep 3; for p in $(ip netns pids ronde1); do "
-                                      "grep -qx ronde /proc/$p/comm && kill -9 $p; done) >/dev/null 2>&1 & } ",
-                         "--epochs 600 --hostfile hosts --on-loss restart --sentinel 100 --timeout 30 --out alone"));
+  check_run(
+      0,
+      run_on_hosts(
+          "printf 'ronde1\\nronde2\\n' >hosts && " ONCE_IT_TRAINS(
+              "alone", "kill -9 $(ip netns pids ronde2); " ONCE_IT_TRAINS_AGAIN(
+                           "alone", "ronde1",
+                           "for p in $(ip netns pids ronde1); do grep -qx ronde /proc/$p/comm && "
+                           "kill -9 $p; done")),
+          "--epochs 400 --hostfile hosts --on-loss restart --sentinel 100 --timeout 30 --drill slow:0:5 --out alone"));
   json_t *json = left_by("alone", "run.json"), *restarts = json_object_get(json, "restarts");
   assert_int_equal(json_array_size(restarts), 2);
   assert_string_equal(json_string_value(json_object_get(json_array_get(restarts, 0), "hosts_left_out")), "ronde2");
   assert_string_equal(json_string_value(json_object_get(json_array_get(restarts, 1), "hosts_left_out")), "");
   assert_int_equal(json_integer_value(json_object_get(json_array_get(restarts, 1), "ranks")), 1);
+  assert_string_equal(json_string_value(json_object_get(json, "status")), "completed");
+  json_decref(json);
+}
+
+/* Nobody is left then, and it is asked until it answers. */
+static void the_only_host_comes_back(void **state) {
+  check_run(0, run_on_hosts("echo ronde1 >hosts && " ONCE_IT_TRAINS("only", "kill -9 $(ip netns pids ronde1)"),
+                            "--epochs 100 --hostfile hosts --elastic --on-loss restart --checkpoint-every 20 "
+                            "--drill slow:0:5 --out only"));
+  json_t *json = left_by("only", "run.json"), *restarts = json_object_get(json, "restarts");
+  assert_int_equal(json_array_size(restarts), 1);
+  assert_int_equal(json_integer_value(json_object_get(json_array_get(restarts, 0), "ranks")), 1);
   assert_string_equal(json_string_value(json_object_get(json, "status")), "completed");
   json_decref(json);
 }
@@ -85,7 +105,7 @@ static void a_run_survives_churn(void **state) {
     print_message("SKIP: no python3, or no right to make network namespaces\n");
     skip();
   }
-  check_run(0, run("TMPDIR=%s timeout 100 python3 -B " RONDE_SOURCE_DIR "/scripts/churn.py --build $(dirname " RONDE
+  check_run(0, run("TMPDIR=%s timeout 250 python3 -B " RONDE_SOURCE_DIR "/scripts/churn.py --build $(dirname " RONDE
                    ") --hosts 3 --epochs 40 --data synthetic:1x28x28:10:600 --on-loss continue --events kill,join "
                    "--gap 1,3 --quiet-after 5 --seed 4",
                    folder));
@@ -107,6 +127,7 @@ int main(void) {
       cmocka_unit_test(a_lost_worker_comes_back),
       cmocka_unit_test(the_others_outlive_a_lost_host),
       cmocka_unit_test(one_worker_is_left_and_is_lost),
+      cmocka_unit_test(the_only_host_comes_back),
       cmocka_unit_test(a_run_survives_churn),
       cmocka_unit_test(joins_that_cannot_be_are_refused),
   };

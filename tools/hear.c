@@ -174,6 +174,7 @@ static void note_end(tool_launched *l, const tool_mark *mark) {
 
 static void note_joined(tool_launched *l) {
   l->joined = true;
+  l->joined_s = tool_now_s();
   tool_session_note_joined(l->session, true);
 }
 

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ASK_S = 2 }; /* how often */
+enum { ASK_S = 2, LOOK_MS = 100 }; /* how often */
 
 static const char *value_of(const tool_call *call, const char *name) {
   const char *value = ronde_config_get(call->config, name);
@@ -105,8 +105,10 @@ static void ask_absent(tool_joins *j) {
 static void note_answers(tool_joins *j) {
   for (int i = 0; i < j->listed.n; i++) {
     int state;
-    if (!j->asking[i] || waitpid(j->asking[i], &state, WNOHANG) == 0) continue;
-    j->answers[i] = WIFEXITED(state) && WEXITSTATUS(state) == 0;
+    pid_t ended = j->asking[i] ? waitpid(j->asking[i], &state, WNOHANG) : 0;
+    if (ended == 0) continue;
+    bool answers = ended > 0 && WIFEXITED(state) && WEXITSTATUS(state) == 0; /* < 0: the end of a run took it along */
+    j->answers[i] = answers && is_lacking(j, j->listed.at[i].name);
     j->asking[i] = 0;
     j->n_asking--;
   }
@@ -123,6 +125,15 @@ bool tool_join_look(tool_joins *j) {
   bool any = false;
   for (int i = 0; i < j->listed.n; i++) any |= j->answers[i];
   return any && j->n_asking == 0;
+}
+
+bool tool_join_await(tool_joins *j, double until_s) {
+  j->ranks = NULL;
+  while (tool_now_s() < until_s && !tool_signal()) {
+    if (tool_join_look(j)) return true;
+    nanosleep(&(struct timespec){0, LOOK_MS * 1000000l}, NULL);
+  }
+  return false;
 }
 
 ronde_status tool_join_take(tool_joins *j, tool_hosts *hosts, char names_out[512]) {

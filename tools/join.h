@@ -28,6 +28,8 @@ ronde_status tool_join_check(const tool_call *call);
 void tool_join_begin(tool_joins *joins, const char *path, const tool_hosts *present);
 /* To be called often; never waits. True: a host that has no rank, or has lost one, answers. */
 bool tool_join_look(tool_joins *joins);
+/* The same where the run is not under way: waits until then, or until a signal comes. */
+bool tool_join_await(tool_joins *joins, double until_s);
 /* Adds those that answered to hosts, in the order of the file, and takes out those that have lost their ranks and do not
  * answer; the names of the first go to names_out. RONDE_E_MEMORY. */
 ronde_status tool_join_take(tool_joins *joins, tool_hosts *hosts, char names_out[512]);

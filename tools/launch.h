@@ -81,7 +81,8 @@ typedef struct tool_launched {
   char block_host[200], block_what[300]; /* of mpirun's own words on a program that it could not start */
   tool_stage stage;
   tool_reason reason;
-  double begin_s, end_by_s; /* end_by_s: when the next stage begins; 0: never */
+  double begin_s, joined_s; /* when mpirun was started, and when all had joined */
+  double end_by_s;          /* when the next stage begins; 0: never */
   double stopped_s;         /* since when mpirun is stopped; 0: it is not */
   double asked_s;           /* when the first request came */
   double looked_s;          /* when the ranks of this host were looked for */

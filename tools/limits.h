@@ -27,8 +27,10 @@ enum {
   TOOL_REACH_S = 20,
   /* How many times --timeout every rank has to start, from the first ssh on; */
   TOOL_START_TIMES = 5,
-  /* and the last rank to end, after the first one has. */
-  TOOL_END_TIMES = 60
+  /* the last rank to end, after the first one has, */
+  TOOL_END_TIMES = 60,
+  /* and a host to answer, where a run is to be started again and too few are left. */
+  TOOL_AWAY_TIMES = 5
 };
 
 #endif

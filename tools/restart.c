@@ -2,6 +2,7 @@
 #include "restart.h"
 
 #include "handover.h"
+#include "limits.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,6 +75,16 @@ static int leave_out(const tool_launched *l, tool_hosts *hosts, char lost[512], 
   return known ? n_ranks : l->n_ranks;
 }
 
+/* With --elastic those that are away may come back. How many ranks there are to be then, and the hosts' names in left. */
+static int wait_for_hosts(const tool_launched *l, tool_hosts *hosts, int n_servers, const char *lost, char left[512]) {
+  double limit_s = TOOL_AWAY_TIMES * l->timeout_s, until_s = tool_now_s() + limit_s;
+  int n_ranks = 0;
+  tool_say("no host is left for a worker (lost: %s): waiting up to %.0f s for one that answers", lost, limit_s);
+  while (n_ranks <= n_servers && tool_join_await(l->joins, until_s) && !tool_join_take(l->joins, hosts, left))
+    n_ranks = tool_hosts_ranks(hosts, n_servers);
+  return n_ranks;
+}
+
 /* ---- noting ---- */
 
 static const char *cause_of(const tool_launched *l) {
@@ -133,10 +144,13 @@ bool tool_restart_prepare(const tool_call *call, const tool_launched *l, tool_ho
     return false;
   }
   int n = hosts->n ? leave_out(l, hosts, lost, left) : l->n_ranks;
+  bool waits = n <= n_servers && l->joins;
+  if (waits) n = wait_for_hosts(l, hosts, n_servers, lost, left);
   if (n <= n_servers) {
     tool_fail(RONDE_E_LOST, "not restarted: no host is left for a worker (lost: %s)", lost);
     return false;
   }
+  if (waits) *lost = 0; /* any of them may be back */
   restarts->n++;
   note_restart(restarts, l, n, NULL, lost);
   tool_error_overcome();

@@ -61,11 +61,21 @@ static bool are_all_over(const tool_launched *l) {
   return all;
 }
 
+/* All have ended, have gone, or were on a host that is lost: nobody saves, and nobody tells how it ended. */
+static bool is_nobody_left(const tool_launched *l) {
+  bool nobody = true;
+  for (int i = 0; i < l->n_ranks; i++) {
+    const tool_rank *rank = &l->ranks[i];
+    nobody &= rank->ended || rank->gone || (*l->lost_daemon && !strcmp(rank->host, l->lost_daemon));
+  }
+  return nobody;
+}
+
 /* What the others have, once one has ended otherwise than well: of a run that is to go on, the time to save. Ranks that
  * have not joined yet have nothing to save, and wait for the one that is gone. */
 static double last_words_s(const tool_launched *l) {
   if (!l->restarts) return TOOL_LAST_WORDS_S;
-  return l->joined ? l->grace_s : TOOL_AT_ONCE_S;
+  return l->joined && !is_nobody_left(l) ? l->grace_s : TOOL_AT_ONCE_S;
 }
 
 /* A state (R, S, T, ...) and the signals that wait for being taken, of mpirun. */
@@ -123,7 +133,8 @@ static void look_at_ranks(tool_launched *l) {
     if (!seen || state == 'Z') set_end(l, last_words_s(l), TOOL_BY_FAILURE);
     note_stop(l, rank, seen && (state == 'T' || state == 't'));
   }
-  if (*l->lost_daemon && !(l->goes_on && l->joined)) set_end(l, last_words_s(l), TOOL_BY_FAILURE);
+  if (*l->lost_daemon && (!(l->goes_on && l->joined) || is_nobody_left(l)))
+    set_end(l, last_words_s(l), TOOL_BY_FAILURE);
 }
 
 /* Each request goes on to every rank, by mpirun. The first one leaves them the time to save; before all have joined there
@@ -164,7 +175,8 @@ static bool is_explained(const tool_launched *l) { return l->code == 4 && l->err
 static void next_stage(tool_launched *l) {
   if (l->stage == TOOL_RUNS) {
     l->stage = TOOL_ABORTED;
-    l->end_by_s = tool_now_s() + (is_explained(l) || is_over(l) ? TOOL_NAMED_ABORT_MS * 1e-3 : TOOL_ABORT_S);
+    l->end_by_s =
+        tool_now_s() + (is_explained(l) || is_over(l) || is_nobody_left(l) ? TOOL_NAMED_ABORT_MS * 1e-3 : TOOL_ABORT_S);
     kill(l->mpirun, SIGHUP);
     kill(l->mpirun, SIGCONT);
   } else {
@@ -174,9 +186,11 @@ static void next_stage(tool_launched *l) {
   }
 }
 
-/* All save and end then, as when they are interrupted, and launch.c starts them again with whoever joins. */
+/* All save and end then, as when they are interrupted, and launch.c starts them again with whoever joins. Nobody joins
+ * before they have trained for as long as their start took: where hosts come and go, they would do nothing but start. */
 static void look_for_joiners(tool_launched *l) {
-  bool steady = l->joined && l->stage == TOOL_RUNS && l->end_by_s == 0 && !l->ranks[0].gone && !tool_signal();
+  bool steady = l->joined && l->stage == TOOL_RUNS && l->end_by_s == 0 && !l->ranks[0].gone && !tool_signal() &&
+                tool_now_s() - l->joined_s > l->joined_s - l->begin_s;
   if (!l->joins || !steady || !tool_join_look(l->joins)) return;
   l->joining = true;
   l->asked_s = tool_now_s();
