@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -28,7 +29,9 @@ static bool read_stat(pid_t pid, char *state_out, uint64_t *started_out) {
 ronde__process ronde__process_own(void) {
   ronde__process own = {.pid = getpid()};
   char state;
+  struct stat space;
   if (!read_stat(own.pid, &state, &own.started)) own.started = 0;
+  if (stat("/proc/self/ns/pid", &space) == 0) own.space = space.st_ino;
   return own;
 }
 
@@ -49,4 +52,9 @@ int ronde__process_open(ronde__process process) {
   if (fd >= 0) close(fd);
 #endif
   return -1;
+}
+
+bool ronde__process_ended(ronde__process process) {
+  bool visible = process.started != 0 && process.space != 0 && process.space == ronde__process_own().space;
+  return visible && ronde__process_look(process) == RONDE__PROCESS_GONE;
 }

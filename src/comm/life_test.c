@@ -147,8 +147,8 @@ static uint16_t silent_port(int files_out[4]) {
   return ntohs(at.sin_port);
 }
 
-/* port: where the others are told to connect to; 0: each rank's own. */
-static void start_ranks_at(const int *hosts, uint16_t port) {
+/* Up to their offers. port: where the others are told to connect to; 0: each rank's own. */
+static void begin_ranks(const int *hosts, uint16_t port) {
   fflush(NULL);
   memcpy(all.key, key, sizeof key);
   for (int r = 0; r < RANKS; r++) {
@@ -161,8 +161,18 @@ static void start_ranks_at(const int *hosts, uint16_t port) {
     assert_int_equal(read(up[0], &all.offers[r], sizeof all.offers[r]), sizeof all.offers[r]);
     if (port) all.offers[r].place.connections = port;
   }
-  for (int r = 0; r < RANKS; r++) assert_int_equal(write(ranks[r].to, &all, sizeof all), sizeof all);
+}
+
+/* Those that are there. */
+static void let_meet(void) {
+  for (int r = 0; r < RANKS; r++)
+    if (ranks[r].pid) assert_int_equal(write(ranks[r].to, &all, sizeof all), sizeof all);
   pause_ms(2 * LOST_AFTER_MS);
+}
+
+static void start_ranks_at(const int *hosts, uint16_t port) {
+  begin_ranks(hosts, port);
+  let_meet();
 }
 
 static void start_ranks(const int *hosts) { start_ranks_at(hosts, 0); }
@@ -209,6 +219,15 @@ static void on_one_host_nothing_listens(void **state) {
 static void a_neighbour_that_dies_is_lost_at_once(void **state) {
   start_ranks((const int[]){0, 0, 0});
   end_one(1);
+  check_said_by(0, 1000, "rank 1 on host b (last seen ");
+  check_said_by(2, 1000, "the process has gone");
+  end_ranks();
+}
+
+static void a_neighbour_that_dies_before_it_is_met_is_lost(void **state) {
+  begin_ranks((const int[]){0, 0, 0}, 0);
+  end_one(1);
+  let_meet();
   check_said_by(0, 1000, "rank 1 on host b (last seen ");
   check_said_by(2, 1000, "the process has gone");
   end_ranks();
@@ -369,6 +388,7 @@ int main(void) {
       cmocka_unit_test(who_answers_must_be_that_rank),
       cmocka_unit_test(on_one_host_nothing_listens),
       cmocka_unit_test(a_neighbour_that_dies_is_lost_at_once),
+      cmocka_unit_test(a_neighbour_that_dies_before_it_is_met_is_lost),
       cmocka_unit_test(a_rank_of_another_host_that_dies_is_lost),
       cmocka_unit_test(the_others_go_on_without_some),
       cmocka_unit_test(a_stopped_rank_is_not_lost),
