@@ -26,12 +26,17 @@ static bool read_stat(pid_t pid, char *state_out, uint64_t *started_out) {
   return true;
 }
 
+static uint64_t namespace_of(const char *path) {
+  struct stat file;
+  return stat(path, &file) == 0 ? file.st_ino : 0;
+}
+
 ronde__process ronde__process_own(void) {
   ronde__process own = {.pid = getpid()};
   char state;
-  struct stat space;
   if (!read_stat(own.pid, &state, &own.started)) own.started = 0;
-  if (stat("/proc/self/ns/pid", &space) == 0) own.space = space.st_ino;
+  own.space = namespace_of("/proc/self/ns/pid");
+  own.clock = namespace_of("/proc/self/ns/time");
   return own;
 }
 
@@ -55,6 +60,7 @@ int ronde__process_open(ronde__process process) {
 }
 
 bool ronde__process_ended(ronde__process process) {
-  bool visible = process.started != 0 && process.space != 0 && process.space == ronde__process_own().space;
+  ronde__process own = ronde__process_own();
+  bool visible = process.started && process.space && process.space == own.space && process.clock == own.clock;
   return visible && ronde__process_look(process) == RONDE__PROCESS_GONE;
 }
