@@ -11,6 +11,7 @@
 #include "sanitized.h"
 
 #define HOSTS RONDE_SOURCE_DIR "/tests/hosts.sh"
+
 /* One that is added to the file, while the run is under way: no step is lost, and the third worker has the weights of the others. */
 static void a_host_joins(void **state) {
   check_run(0, run_on_hosts("printf 'ronde1\\nronde2\\n' >hosts && " ONCE_IT_TRAINS("joins", "echo ronde3 >>hosts"),

@@ -26,7 +26,7 @@ void need_mpi(void);
  * they are there, such as one that goes on in the background; what it leaves behind is gone with them. AWAY is in front of
  * what runs there. */
 int run_on_hosts(const char *prepare, const char *options);
-/* The beginning of `prepare`: the shell does this as soon as the run OUT has trained for a second. */
+/* The beginning of `prepare`: the shell does this as soon as the run OUT has noted a step. */
 #define ONCE_IT_TRAINS(out, does)                                                                \
   "{ (n=0; until [ -s " out "/steps.jsonl ] || [ $((n+=1)) -gt 900 ]; do sleep 0.1; done; " does \
   ") >/dev/null 2>&1 & } "

@@ -497,9 +497,9 @@ void ronde__life_meet(ronde__life *l, const ronde__life_offer *offers, const uin
     p->offer = offers[r];
     ronde__seal(key, RONDE__LIFE_KEY, &r, sizeof r, p->hello);
     p->since_ns = l->started_ns;
-    if (is_here(l, r) && r != l->rank) p->end = ronde__process_open(p->offer.process);
-    /* One may have died since it made its offer. */
-    p->is_near = p->end >= 0 || (is_here(l, r) && ronde__process_ended(p->offer.process));
+    if (!is_here(l, r) || r == l->rank) continue;
+    p->end = ronde__process_open(p->offer.process);
+    p->is_near = p->end >= 0 || ronde__process_ended(p->offer.process); /* it may have died since it made its offer */
   }
 }
 
