@@ -571,7 +571,9 @@ static void hosts_with_disks_of_their_own_go_on_together(void **state) {
         folder, steps);
     check_run(0, run_on_hosts(prepare, options));
   }
-  check_run(0, run("ls disks/ronde1/run/run.json && test -z \"$(find disks/disk disks/ronde2 disks/ronde3 -type f)\""));
+  check_run(0, run("ls disks/ronde1/run/run.json"));
+  /* What mpirun happens to say of a busy machine is the launcher's to keep. */
+  check_run(1, run("find disks/disk disks/ronde2 disks/ronde3 -type f ! -name mpirun.log | grep ."));
   check_run(
       0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --collective ring --momentum 0.9 --steps 12 --out t5"));
   check_same_state("disks/ronde1/run", "t5");
