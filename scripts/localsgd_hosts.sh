@@ -1,6 +1,6 @@
 #!/bin/sh
-# localsgd on two hosts in namespaces at 1 Gbit/s: its rate with an exchange every 16 steps, during the next steps and not, beside that of
-# the same workers without any exchange, and allreduce's. Alternated; medians. Needs root, Open MPI, python3 and two idle cores.
+# localsgd on two hosts in namespaces at 1 Gbit/s: its rate with an exchange every 16 steps, during the next steps and not, as f32 and as
+# bfloat16, beside that of the same workers without any exchange, and allreduce's. Alternated; medians. Needs root, Open MPI, python3 and two idle cores.
 # STEPS is one less than a multiple of 16: the exchange at the end of a run, which nothing hides and all three have, is then not one of
 # those every 16 steps.
 #   scripts/localsgd_hosts.sh [BUILD] [MODEL SHAPE BATCH STEPS ROUNDS]
@@ -23,7 +23,9 @@ rate() { # NAME OPTIONS...
 for round in $(seq "$rounds"); do
   rate none --strategy localsgd --sync-every 1000000
   rate overlapped --strategy localsgd --sync-every 16 --sync-overlap
+  rate overlapped-bf16 --strategy localsgd --sync-every 16 --sync-overlap --wire bf16
   rate waiting --strategy localsgd --sync-every 16
+  rate waiting-bf16 --strategy localsgd --sync-every 16 --wire bf16
   rate allreduce --strategy allreduce
 done
 python3 - "$work/rates" <<'PY'
@@ -33,6 +35,6 @@ for line in open(sys.argv[1]):
     name, rate = line.split()
     rates.setdefault(name, []).append(float(rate))
 median = {name: statistics.median(of) for name, of in rates.items()}
-for name in ("overlapped", "waiting", "allreduce"):
+for name in ("overlapped", "overlapped-bf16", "waiting", "waiting-bf16", "allreduce"):
     print("%s: %.3f of the rate without an exchange" % (name, median[name] / median["none"]))
 PY

@@ -155,8 +155,9 @@ static void servers_come_to_the_bits_of_threads(void **state) {
 static void local_steps_come_to_the_bits_of_threads(void **state) {
   need_mpi();
   static const char *const how[] = {"--sync-every 3", "--sync-every 2 --outer-momentum 0.5 --sync-overlap",
-                                    "--sync-every 2 --outer-momentum 0.5 --checkpoint-every 2"};
-  for (int i = IN_PART; i < 3; i++) {
+                                    "--sync-every 2 --outer-momentum 0.5 --checkpoint-every 2",
+                                    "--sync-every 2 --sync-overlap --wire bf16"};
+  for (int i = IN_PART; i < 4; i++) {
     json_t *runs[2];
     for (int mpi = 0; mpi < 2; mpi++) {
       const char *transport = mpi ? "mpi" : "threads", *steps = i == 2 && mpi ? "2" : "4";

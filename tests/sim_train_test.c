@@ -102,6 +102,8 @@ static void test_results_are_those_of_threads(void **state) {
       "workers=4 collective=tree bucket-mb=0.001 overlap=on",
       "workers=3 strategy=localsgd sync-every=2 bucket-mb=0.001",
       "workers=4 strategy=localsgd sync-every=2 sync-overlap=on outer-momentum=0.5",
+      "workers=3 strategy=localsgd sync-every=2 wire=bf16 bucket-mb=0.001",
+      "workers=4 strategy=localsgd sync-every=2 wire=bf16 sync-overlap=on outer-momentum=0.5",
       "workers=3 strategy=sandblaster servers=2",
       "workers=2 strategy=sandblaster servers=2 placement=dedicated",
   };
@@ -142,6 +144,8 @@ static void test_no_order_changes_what_is_synchronous(void **state) {
   assert_int_equal(n_others("workers=3 strategy=ps-sync servers=3 bucket-mb=0.001", 40), 0);
   assert_int_equal(n_others("workers=4 strategy=localsgd sync-every=2 bucket-mb=0.001", 40), 0);
   assert_int_equal(n_others("workers=3 strategy=localsgd sync-every=2 sync-overlap=on bucket-mb=0.001", 40), 0);
+  assert_int_equal(n_others("workers=3 strategy=localsgd sync-every=2 sync-overlap=on wire=bf16 bucket-mb=0.001", 40),
+                   0);
   assert_int_equal(n_others("workers=4 strategy=sandblaster servers=2 portion=1 drill=slow:1:1", 40), 0);
   assert_true(n_others("workers=4 strategy=ps-async servers=1", 40) > 20); /* there it counts who is first */
 }
@@ -239,6 +243,21 @@ static void test_the_ledger_of_local_steps(void **state) {
     check_about("hidden", (uint64_t)(1e9 * last.hidden_s + .5), (3 - (uint64_t)n_visible) * MESSAGE, BYTES);
     free(o.weights);
   }
+}
+
+/* Where links have no latency, an exchange takes what its bytes say: two for an element in place of four. */
+static void test_rounded_exchanges_take_half_the_time(void **state) {
+  double seconds[2];
+  links = (ronde__sim_options){.within = {0, 1e-6}};
+  for (int rounds = 0; rounds < 2; ++rounds) {
+    observed o = train(true, rounds ? "batch=10 workers=3 strategy=localsgd sync-every=2 wire=bf16"
+                                    : "batch=10 workers=3 strategy=localsgd sync-every=2 collective=ring");
+    assert_true(last.n_syncs == 3 && last.hidden_s == 0);
+    seconds[rounds] = last.exchange_s;
+    free(o.weights);
+  }
+  double half = seconds[0] / 2;
+  assert_true(seconds[1] >= half && seconds[1] < 1.01 * half); /* an odd number of elements is rounded up */
 }
 
 /* A worker that is late costs the others nothing until they synchronise. */
@@ -356,6 +375,7 @@ int main(void) {
       cmocka_unit_test(test_servers_have_ledgers_too),
       cmocka_unit_test(test_servers_wait_for_slow_workers),
       cmocka_unit_test(test_the_ledger_of_local_steps),
+      cmocka_unit_test(test_rounded_exchanges_take_half_the_time),
       cmocka_unit_test(test_local_steps_wait_for_nobody),
       cmocka_unit_test(test_who_fails_ends_all),
       cmocka_unit_test(test_a_planted_deadlock_is_named),

@@ -192,7 +192,9 @@ static void test_a_resumed_local_run_has_the_bits_of_a_whole_one(void **state) {
                                     "outer-lr=0.7 outer-momentum=0.6",
                                     "momentum=0.9 sync-overlap=on",
                                     "sync-overlap=on outer-momentum=0.6",
-                                    "optimizer=adam local-after=9"};
+                                    "optimizer=adam local-after=9",
+                                    "outer-momentum=0.6 momentum=0.9 wire=bf16",
+                                    "sync-overlap=on wire=bf16"};
   for (size_t i = 0; i < RONDE__COUNT(how); ++i)
     for (int step = 5; step <= 15; step += 5) check_local_resume(how[i], step);
 }
@@ -220,8 +222,8 @@ static void test_others_go_on_with_a_local_run_and_it_with_theirs(void **state) 
   assert_string_equal(text_at(local, "result.state_sha256"), text_at(single, "result.state_sha256"));
   json_decref(local);
   json_decref(single);
-  static const char *const others[] = {"workers=2 strategy=allreduce", "workers=3 strategy=ps-sync", "workers=2",
-                                       "sync-every=1 outer-momentum=0.1"};
+  static const char *const others[] = {"workers=2 strategy=allreduce", "wire=bf16", "workers=3 strategy=ps-sync",
+                                       "workers=2", "sync-every=1 outer-momentum=0.1"};
   for (size_t i = 0; i < RONDE__COUNT(others); ++i) {
     json_t *other = run_of("epochs=2 %s overwrite=on out=%s/other resume=%s/run/checkpoints/step-7.safetensors",
                            others[i], folder, folder);

@@ -74,7 +74,7 @@ double ronde__round_s(const ronde__ranks *ranks, int (*peer_of)(const void *arg,
 
 /* x [n] f32 becomes the sum over the ranks, rounded to bfloat16 on its way round a ring: half the bytes of the ring
  * in f32. residual [n]: what this rank's roundings have lost so far, zeros at first, the same range in each call; it
- * goes into the next one. scratch [ronde__allreduce_bf16_scratch(n, p)], also enough for less. Cost: 2(p-1) alpha +
+ * goes into the next one; NULL: it is lost. scratch [ronde__allreduce_bf16_scratch(n, p)], also enough for less. Cost: 2(p-1) alpha +
  * 2(p-1)/p n 2 beta. */
 ronde_status ronde__allreduce_bf16(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag, float *x,
                                    size_t n, float *residual, float *scratch);

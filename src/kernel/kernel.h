@@ -292,7 +292,7 @@ typedef struct ronde__kernels {
   bool (*all_finite)(const float *x, int64_t n);
 
   /* bfloat16, for the wire. value = (x + in) + residual, in NULL: x + residual; out is it rounded to nearest even,
-   * residual what that lost (0 where it is not finite). */
+   * residual what that lost (0 where it is not finite). residual NULL: x + in, and what rounding loses is lost. */
   void (*bf16_pack)(const float *x, const uint16_t *in, float *residual, uint16_t *out, int64_t n);
   void (*bf16_unpack)(const uint16_t *in, float *x, int64_t n);
 

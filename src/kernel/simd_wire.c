@@ -23,8 +23,17 @@ INLINE float lost(float value, uint16_t sent) {
   return __builtin_fabsf(rest) <= __FLT_MAX__ ? rest : 0;
 }
 
+static void round_sum(const float *x, const uint16_t *in, uint16_t *out, int64_t n) {
+  if (in)
+    for (int64_t i = 0; i < n; i++) out[i] = to_bf16(x[i] + from_bf16(in[i]));
+  else
+    for (int64_t i = 0; i < n; i++) out[i] = to_bf16(x[i]);
+}
+
 void NAME(bf16_pack)(const float *x, const uint16_t *in, float *residual, uint16_t *out, int64_t n) {
-  if (in) {
+  if (!residual) {
+    round_sum(x, in, out, n);
+  } else if (in) {
     for (int64_t i = 0; i < n; i++) {
       float value = (x[i] + from_bf16(in[i])) + residual[i];
       out[i] = to_bf16(value);

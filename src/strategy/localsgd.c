@@ -72,17 +72,30 @@ static ronde_status all_reduce(const state *s, uint32_t tag, float *x, size_t n)
                               : s->settings->collective->run(transport, s->worker->kernels, tag, x, n, s->scratch);
 }
 
+/* Outer gradients alone are rounded for the wire: the others are states as such, not how far they have moved. */
+static bool is_rounded(const state *s) { return s->settings->wire_bf16 && s->summed == s->sum; }
+
+static ronde_status sum_bucket(const state *s, int b) {
+  const ronde__bucket *cut = &s->cut.at[b];
+  const ronde__worker *worker = s->worker;
+  float *values = s->summed + cut->begin;
+  uint32_t tag = (uint32_t)(TAG_BUCKETS + b);
+  if (!is_rounded(s)) return all_reduce(s, tag, values, cut->n_live);
+  return ronde__allreduce_bf16(worker->transport, worker->kernels, tag, values, cut->n_live, NULL, s->scratch);
+}
+
 static ronde_status sum_next(void *arg) {
   state *s = arg;
   ronde__transport *transport = s->worker->transport;
   int b = s->n_summed++;
   const ronde__bucket *cut = &s->cut.at[b];
+  size_t bytes = cut->n_live * (is_rounded(s) ? sizeof(uint16_t) : sizeof(float));
   uint64_t begin = ronde__time_now(transport->time);
   ronde__bucket_pack(cut, s->summed);
-  RONDE_TRY(all_reduce(s, (uint32_t)(TAG_BUCKETS + b), s->summed + cut->begin, cut->n_live));
+  RONDE_TRY(sum_bucket(s, b));
   ronde__bucket_unpack(cut, s->summed);
   s->summed_ns = ronde__time_now(transport->time);
-  ronde__bus_add(&s->tally.bus, s->summed_ns - begin, cut->n_live * sizeof(float), transport->size);
+  ronde__bus_add(&s->tally.bus, s->summed_ns - begin, bytes, transport->size);
   return RONDE_OK;
 }
 
@@ -355,8 +368,10 @@ static ronde_status make_buckets(state *s) {
   if (ronde__optim_moves_dead(worker->optim)) ronde__buckets_take_dead(&s->cut);
   ronde__net_buffer_values(worker->net, &n_buffers);
   size_t longest = (size_t)ronde__max(ronde__buckets_longest(&s->cut), n_buffers);
-  RONDE__ALLOC(s->scratch, s->settings->collective->scratch(worker->transport, longest) * sizeof *s->scratch,
-               "local SGD");
+  size_t scratch = s->settings->collective->scratch(worker->transport, longest);
+  if (s->settings->wire_bf16)
+    scratch = (size_t)ronde__max(scratch, ronde__allreduce_bf16_scratch(longest, worker->transport->size));
+  RONDE__ALLOC(s->scratch, scratch * sizeof *s->scratch, "local SGD");
   return RONDE_OK;
 }
 
@@ -443,8 +458,8 @@ static void record(const void *opaque, const void *facts, int n_ranks, json_t *c
 
 /* ---- the rows ----------------------------------------------------------------------------------------------------- */
 
-static const char *const options[] = {"clip",     "bucket-mb",      "collective",   "sync-every", "local-after",
-                                      "outer-lr", "outer-momentum", "sync-overlap", NULL};
+static const char *const options[] = {"clip",        "bucket-mb", "collective",     "wire",         "sync-every",
+                                      "local-after", "outer-lr",  "outer-momentum", "sync-overlap", NULL};
 static const char *const outer_arrays[] = {"outer_momentum", NULL};
 
 static bool has_outer_momentum(const ronde__strategy_settings *settings) {

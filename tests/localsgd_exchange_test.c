@@ -1,0 +1,171 @@
+/* Local SGD, step by step: what workers have in front of a synchronisation and behind it, and what its messages round. */
+#include "ps_testing.h"
+
+#include "io/checksum.h"
+#include "lib/rounded.h"
+#include "strategy/buckets.h"
+
+/* ---- after each synchronisation, and between ---------------------------------------------------------------------- */
+
+enum { WATCHED_WORKERS = 4, WATCHED_STEPS = 12 };
+
+static const ronde__strategy *real;
+static struct {
+  ronde__worker *worker;
+  void *state;
+  const ronde__strategy_settings *settings;
+  uint64_t sums[WATCHED_STEPS + 1], messages[WATCHED_STEPS + 1];
+  float *w[WATCHED_STEPS + 1];
+} seen[WATCHED_WORKERS];
+static int
+    stands_still; /* every so many steps have a rate of 0: what workers have when they synchronise is then known */
+
+static float *copy_of_weights(ronde__net *net) {
+  size_t n = ronde__net_n_elems(net);
+  return memcpy(floats(n), ronde__net_values(net), n * sizeof(float));
+}
+
+static ronde_status create_seen(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out) {
+  RONDE_TRY(real->create(worker, settings, state_out));
+  seen[worker->transport->rank].worker = worker;
+  seen[worker->transport->rank].state = *state_out;
+  seen[worker->transport->rank].settings = settings;
+  if (stands_still) seen[worker->transport->rank].w[0] = copy_of_weights(worker->net);
+  return RONDE_OK;
+}
+
+static ronde_status step_seen(void *state, const ronde__step *step, ronde__step_result *result_out) {
+  int rank = 0;
+  while (seen[rank].state != state) ++rank;
+  ronde__step own = *step;
+  if (stands_still && step->step % stands_still == 0) own.lr = 0;
+  RONDE_TRY(real->step(state, &own, result_out));
+  ronde__net *net = seen[rank].worker->net;
+  if (stands_still) seen[rank].w[step->step] = copy_of_weights(net);
+  seen[rank].sums[step->step] = ronde__checksum(ronde__net_values(net), ronde__net_n_elems(net) * sizeof(float));
+  seen[rank].messages[step->step] = seen[rank].worker->transport->messages;
+  return RONDE_OK;
+}
+
+static void see(ronde__job *job) {
+  static ronde__strategy planted;
+  planted = *(real = job->strategy);
+  planted.create = create_seen;
+  planted.step = step_seen;
+  job->strategy = &planted;
+}
+
+/* Replicas are equal then and only then, and only then is anything sent. */
+static void test_replicas_are_equal_after_each_synchronisation(void **state) {
+  observed o = train(96, see, "batch=8 lr=0.1 momentum=0.5 strategy=localsgd sync-every=3 workers=%d", WATCHED_WORKERS);
+  assert_int_equal(o.n_steps, WATCHED_STEPS);
+  for (int step = 1; step <= WATCHED_STEPS; ++step)
+    for (int r = 1; r < WATCHED_WORKERS; ++r) {
+      assert_int_equal(seen[r].sums[step] == seen[0].sums[step], step % 3 == 0);
+      if (step > 1) assert_int_equal(seen[r].messages[step] > seen[r].messages[step - 1], step % 3 == 0);
+    }
+  free(o.weights);
+}
+
+/* ---- rounded for the wire ----------------------------------------------------------------------------------------- */
+
+/* Where element i goes last, of a bucket's chunks, one a rank. */
+static int owner_of(const ronde__buckets *cut, size_t i, int p) {
+  int b = 0, owner = 0;
+  while (i < cut->at[b].begin || i >= cut->at[b].end) ++b;
+  while ((int64_t)(i - cut->at[b].begin) >= ronde__shard_begin((int64_t)cut->at[b].n_live, owner + 1, p)) ++owner;
+  return owner;
+}
+
+/* Each rank adds its own to what came and rounds, from the one behind the owner on. */
+static float rounded_mean(float *const *sent, size_t i, int owner, int p) {
+  float sum = 0;
+  for (int k = 1; k <= p; ++k) sum = rounded_to_bf16(sent[(owner + k) % p][i] + sum);
+  return sum * (1 / (float)p);
+}
+
+static struct {
+  int workers;
+  bool overlap;
+  ronde__sgd_args outer;
+} exchanged;
+
+/* To the bit: what the workers had in front of each synchronisation says what they have behind it. */
+static void replay_exchanges(ronde__run *run) {
+  const ronde__worker *worker = seen[0].worker;
+  size_t n = ronde__net_n_trained(worker->net);
+  int p = exchanged.workers;
+  ronde__buckets cut;
+  float *sent[WATCHED_WORKERS], *begun[WATCHED_WORKERS], *x = seen[0].w[0], *mean = floats(n), *momentum = floats(n);
+  assert_int_equal(ronde__buckets_make(worker->net, seen[0].settings->bucket_bytes, &cut), RONDE_OK);
+  assert_true(cut.n > 2);
+  for (int v = 0; v < p; ++v) sent[v] = floats(n), begun[v] = floats(n);
+  for (int step = stands_still; step <= WATCHED_STEPS; step += stands_still) {
+    bool ends = !exchanged.overlap || step > stands_still;
+    for (int v = 0; v < p && !exchanged.overlap; ++v)
+      for (size_t i = 0; i < n; ++i) sent[v][i] = x[i] - (begun[v][i] = seen[v].w[step - 1][i]);
+    for (size_t i = 0; i < n; ++i) mean[i] = rounded_mean(sent, i, owner_of(&cut, i, p), p);
+    if (ends)
+      worker->kernels->sgd(&exchanged.outer, x, mean, exchanged.outer.momentum > 0 ? momentum : NULL, (int64_t)n);
+    for (int v = 0; v < p; ++v)
+      for (size_t i = 0; i < n; ++i) {
+        float w = seen[v].w[step - 1][i];
+        if (ends) w = x[i] + (w - begun[v][i]);
+        if (w != seen[v].w[step][i])
+          fail_msg("%d workers, overlap %d, step %d, worker %d, element %zu: %.9g, not %.9g", p, exchanged.overlap,
+                   step, v, i, seen[v].w[step][i], w);
+        if (exchanged.overlap) sent[v][i] = x[i] - (begun[v][i] = w);
+      }
+  }
+  for (int v = 0; v < p; ++v) free(sent[v]), free(begun[v]);
+  free(mean), free(momentum);
+  ronde__buckets_free(&cut);
+}
+
+static void test_a_rounded_exchange_is_its_replay(void **state) {
+  stands_still = 3;
+  observe_also = replay_exchanges;
+  for (int variant = 0; variant < 8; ++variant) {
+    bool outer = variant & 4;
+    exchanged.workers = variant & 2 ? WATCHED_WORKERS : 2;
+    exchanged.overlap = variant & 1;
+    exchanged.outer = outer ? (ronde__sgd_args){0.75f, 0.5f, 0, true} : (ronde__sgd_args){.lr = 1};
+    observed o = train(
+        96, see, "batch=8 lr=0.1 strategy=localsgd sync-every=3 wire=bf16 bucket-mb=0.001 workers=%d %s %s",
+        exchanged.workers, exchanged.overlap ? "sync-overlap=on" : "", outer ? "outer-lr=0.75 outer-momentum=0.5" : "");
+    assert_int_equal(o.n_steps, WATCHED_STEPS);
+    assert_true(replicas_equal(&o));
+    for (int v = 0; v < exchanged.workers; ++v)
+      for (int step = 0; step <= WATCHED_STEPS; ++step) free(seen[v].w[step]);
+    free(o.weights);
+  }
+  observe_also = NULL;
+  stands_still = 0;
+}
+
+/* Behind steps of few examples, movements are small and large ones mixed. */
+static void test_rounding_changes_little(void **state) {
+  static const char *const how[] = {"", "sync-overlap=on", "local-after=4", "outer-lr=0.7 outer-momentum=0.5",
+                                    "optimizer=adam lr=0.01"};
+  observed fresh = train(33, NULL, "steps=1 lr=0 batch=8");
+  for (size_t i = 0; i < RONDE__COUNT(how); ++i) {
+    observed of[2];
+    for (int rounds = 0; rounds < 2; ++rounds)
+      of[rounds] = train(33, NULL, "epochs=2 lr=0.1 batch=8 strategy=localsgd sync-every=2 workers=3 %s wire=%s",
+                         how[i], rounds ? "bf16" : "f32");
+    assert_true(replicas_equal(&of[1]));
+    double difference = update_difference(&of[1], &of[0], &fresh);
+    if (difference == 0 || difference > 0.02) fail_msg("%s: %g away from the run in f32", how[i], difference);
+    free(of[0].weights), free(of[1].weights);
+  }
+  free(fresh.weights);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_replicas_are_equal_after_each_synchronisation),
+      cmocka_unit_test(test_a_rounded_exchange_is_its_replay),
+      cmocka_unit_test(test_rounding_changes_little),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
