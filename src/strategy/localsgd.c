@@ -138,15 +138,23 @@ static ronde__range part_of(const stretch *stretch, int thread, int n_threads) {
   return (ronde__range){stretch->begin + (size_t)begin, (size_t)(end - begin)};
 }
 
+static const ronde__sgd_args average = {.lr = 1}; /* by the mean of x - w */
+
+/* out = a - b, of which a may be out. */
+static void subtract(const state *s, const float *a, const float *b, float *out, size_t n) {
+  if (out != a) memcpy(out, a, n * sizeof *out);
+  s->worker->kernels->sgd(&average, out, b, NULL, (int64_t)n);
+}
+
 static void give_rounded(const state *s, size_t begin, size_t length) {
   const ronde__kernels *kernels = s->worker->kernels;
   float *w = ronde__net_values(s->worker->net) + begin, wide[ROUNDED_CHUNK];
   const float *x = s->global + begin;
-  for (size_t i = 0; i < length; i++) wide[i] = x[i] - w[i];
+  subtract(s, x, w, wide, length);
   kernels->bf16_pack(wide, NULL, NULL, s->given + begin, (int64_t)length);
   if (!s->overlaps) return;
   kernels->bf16_unpack(s->given + begin, wide, (int64_t)length);
-  for (size_t i = 0; i < length; i++) w[i] = x[i] - wide[i];
+  subtract(s, x, wide, w, length);
 }
 
 static void write_outer_gradient(const state *s, size_t begin, size_t n) {
@@ -172,8 +180,6 @@ static void write_outer_gradients(void *arg, int thread, int n_threads) {
   by_chunk(of, thread, n_threads, of->s->given ? give_rounded : write_outer_gradient);
 }
 
-static const ronde__sgd_args average = {.lr = 1}; /* by the mean of x - w */
-
 static void update_by(const state *s, float *x, float *sum, float *momentum, int64_t n) {
   const ronde__kernels *kernels = s->worker->kernels;
   kernels->scale(sum, 1 / (float)s->worker->transport->size, n);
@@ -194,11 +200,16 @@ static void update_chunk(const state *s, size_t begin, size_t length) {
 static void update_rounded_chunk(const state *s, size_t begin, size_t length) {
   const ronde__kernels *kernels = s->worker->kernels;
   float *w = ronde__net_values(s->worker->net) + begin, *x = s->global + begin, wide[ROUNDED_CHUNK];
-  if (s->overlaps) kernels->bf16_unpack(s->given + begin, wide, (int64_t)length);
-  for (size_t i = 0; i < length; i++) w[i] = s->overlaps ? w[i] - (x[i] - wide[i]) : 0;
+  if (s->overlaps) {
+    float begun[ROUNDED_CHUNK];
+    kernels->bf16_unpack(s->given + begin, wide, (int64_t)length);
+    subtract(s, x, wide, begun, length);
+    subtract(s, w, begun, w, length);
+  }
   kernels->bf16_unpack(s->came + begin, wide, (int64_t)length);
   update_by(s, x, wide, momentum_at(s, begin), (int64_t)length);
-  kernels->add(w, x, w, (int64_t)length);
+  if (s->overlaps) kernels->add(w, x, w, (int64_t)length);
+  else memcpy(w, x, length * sizeof *w);
   if (s->begins_next) give_rounded(s, begin, length);
 }
 
