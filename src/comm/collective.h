@@ -74,11 +74,17 @@ double ronde__round_s(const ronde__ranks *ranks, int (*peer_of)(const void *arg,
 
 /* x [n] f32 becomes the sum over the ranks, rounded to bfloat16 on its way round a ring: half the bytes of the ring
  * in f32. residual [n]: what this rank's roundings have lost so far, zeros at first, the same range in each call; it
- * goes into the next one; NULL: it is lost. scratch [ronde__allreduce_bf16_scratch(n, p)], also enough for less. Cost: 2(p-1) alpha +
+ * goes into the next one. scratch [ronde__allreduce_bf16_scratch(n, p)], also enough for less. Cost: 2(p-1) alpha +
  * 2(p-1)/p n 2 beta. */
 ronde_status ronde__allreduce_bf16(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag, float *x,
                                    size_t n, float *residual, float *scratch);
 size_t ronde__allreduce_bf16_scratch(size_t n, int p);
+/* sum [n] becomes the sum over the ranks of x [n], numbers of bfloat16, n even, by f32 sums that are rounded on their way
+ * round a ring; sum may be x, which otherwise stays as it is. What rounding loses is lost. With one rank sum is not
+ * written. scratch [ronde__allreduce_halves_scratch(n, p)], also enough for less. Cost: as ronde__allreduce_bf16. */
+ronde_status ronde__allreduce_halves(ronde__transport *transport, const ronde__kernels *kernels, uint32_t tag,
+                                     const uint16_t *x, uint16_t *sum, size_t n, float *scratch);
+size_t ronde__allreduce_halves_scratch(size_t n, int p);
 
 /* ---- the others: a vector of n is cut into p chunks, chunk r beginning at ronde__shard_begin(n, r, p) -------- */
 

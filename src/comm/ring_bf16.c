@@ -1,6 +1,6 @@
 /* A ring whose messages are bfloat16. Every rank rounds each chunk of the vector exactly once, on its way round or
  * as its final sum. What the rounding lost is added to the same chunk in the next call (error feedback), so that nothing
- * is lost over many calls; unless the caller wants none of it.
+ * is lost over many calls.
  * Source: Seide et al., "1-bit stochastic gradient descent and its application to data-parallel distributed training",
  * Interspeech 2014 (the feedback); ring.c (the ring).
  * p ranks; n elements of the vector. */
@@ -39,7 +39,7 @@ static ronde_status bf16_pass_on(bf16_ring *l, int phase, uint32_t tag, const ui
 
 static void bf16_pack_chunk(const bf16_ring *l, int chunk, const uint16_t *in, uint16_t *out) {
   int64_t begin = bf16_begin(l, chunk);
-  l->kernels->bf16_pack(l->x + begin, in, l->residual ? l->residual + begin : NULL, out, bf16_length(l, chunk));
+  l->kernels->bf16_pack(l->x + begin, in, l->residual + begin, out, bf16_length(l, chunk));
 }
 
 /* In the end halves[0] is the sum of the rank's own chunk. landing: what came, before it is summed. */

@@ -143,6 +143,22 @@ void ronde__bucket_scatter(const ronde__bucket *b, const float *packed, float *f
   }
 }
 
+void ronde__bucket_gather_halves(const ronde__bucket *b, const uint16_t *flat, uint16_t *packed) {
+  for (int k = 0; k <= b->n_dead; k++) {
+    ronde__range live = live_stretch(b, k);
+    memcpy(packed, flat + live.begin, live.n * sizeof *packed);
+    packed += live.n;
+  }
+}
+
+void ronde__bucket_scatter_halves(const ronde__bucket *b, const uint16_t *packed, uint16_t *flat) {
+  for (int k = 0; k <= b->n_dead; k++) {
+    ronde__range live = live_stretch(b, k);
+    memcpy(flat + live.begin, packed, live.n * sizeof *packed);
+    packed += live.n;
+  }
+}
+
 void ronde__bucket_clear_dead(const ronde__bucket *b, float *gradients) {
   size_t packed_end = b->begin + b->n_live;
   if (ronde__is_ghost(gradients)) return;

@@ -49,6 +49,9 @@ void ronde__bucket_clear_dead(const ronde__bucket *bucket, float *gradients);
 /* What is live of the bucket in flat, in its order, to and from packed [n_live]; the rest of flat stays as it is. */
 void ronde__bucket_gather(const ronde__bucket *bucket, const float *flat, float *packed_out);
 void ronde__bucket_scatter(const ronde__bucket *bucket, const float *packed, float *flat);
+/* The same of numbers of bfloat16. */
+void ronde__bucket_gather_halves(const ronde__bucket *bucket, const uint16_t *flat, uint16_t *packed_out);
+void ronde__bucket_scatter_halves(const ronde__bucket *bucket, const uint16_t *packed, uint16_t *flat);
 /* The most live elements that a bucket has. */
 size_t ronde__buckets_longest(const ronde__buckets *buckets);
 /* All of it is exchanged from now on, whatever is dead. */

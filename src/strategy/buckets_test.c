@@ -128,6 +128,22 @@ static void buckets_are_ready_with_their_elements(void **state) {
   ronde_graph_destroy(graph);
 }
 
+/* Numbered places, of which those that are live are packed, and come back to where they were. */
+static void check_halves(const ronde__bucket *bucket, const float *filled, size_t n) {
+  uint16_t *flat = malloc(n * sizeof *flat), *packed = malloc(n * sizeof *packed), *back = calloc(n, sizeof *back);
+  size_t at = 0;
+  for (size_t j = 0; j < n; j++) flat[j] = (uint16_t)(1 + j % 65535);
+  ronde__bucket_gather_halves(bucket, flat, packed);
+  ronde__bucket_scatter_halves(bucket, packed, back);
+  for (size_t j = bucket->begin; j < bucket->end; j++) {
+    bool live = filled[j] != 0;
+    if (live) assert_int_equal(packed[at++], flat[j]);
+    assert_int_equal(back[j], live ? flat[j] : 0);
+  }
+  assert_int_equal(at, bucket->n_live);
+  free(flat), free(packed), free(back);
+}
+
 /* Of a net with taps that meet only padding, in buckets of several sizes: what is packed is what is not dead. */
 static void what_is_dead_is_left_out(void **state) {
   ronde_graph *graph;
@@ -172,6 +188,7 @@ static void what_is_dead_is_left_out(void **state) {
         if (filled[j] == 0) assert_true(gradients[j] == 0 && scattered[j] == -1);
         else assert_true(scattered[j] == filled[j]);
       memcpy(gradients + bucket->begin, filled + bucket->begin, (bucket->end - bucket->begin) * sizeof *gradients);
+      if (b % 100 == 0) check_halves(bucket, filled, n);
       assert_true(bucket->n_live > 0);
       n_live += bucket->n_live;
     }

@@ -8,6 +8,7 @@
  * x - w, x makes an update of SGD by their mean, and w = x: with a rate of 1 and no momentum, that is the mean of all w.
  * Overlapped, the sum is under way while the next steps are made, and comes in at the next synchronisation: w = x + (w -
  * what it was when the sum began).
+ * With a bfloat16 wire, what a worker gives is x - w rounded; overlapped, w becomes x less that, so that begun need not be kept.
  *
  * Workers meet at the end of an epoch and for a checkpoint. They then synchronise, and average the optimizer's state and
  * the buffers too: what is behind a meeting is one state of all of them. */
@@ -36,16 +37,20 @@ typedef struct state {
   float *global; /* [trained] x; NULL: one worker alone without an outer optimizer, whose steps are all there is */
   float *outer_momentum; /* [trained], the worker's; NULL: none */
   float *begun;          /* [trained] overlapped: w when the sum began; NULL: sums are waited for */
-  float *sum;            /* [trained] outer gradients; overlapped its own, else where the net's gradients are */
-  float *summed;         /* what the jobs sum: that, or what is averaged at a meeting; */
-  int n_summed;          /* buckets of it so far */
-  uint64_t n_before;     /* jobs of the thread before these */
+  float *sum;            /* [trained] outer gradients; overlapped its own, else where the net's gradients are; */
+  /* [trained] in place of sum and begun, of a bfloat16 wire: outer gradients, and their sums; overlapped two arrays */
+  uint16_t *given, *came;
+  float *summed;     /* what the jobs sum: sum, or what is averaged at a meeting; */
+  int n_summed;      /* buckets of it so far */
+  uint64_t n_before; /* jobs of the thread before these */
   float *scratch;
+  size_t n_packed;              /* floats at its beginning, for a bucket's live numbers of bfloat16 */
   ronde__local_result own;      /* since the last synchronisation */
   ronde__local_result *results; /* [ranks] of those of all when a synchronisation begins */
   uint64_t met_ns, summed_ns;   /* when all had come to the one under way, and when its last bucket was summed */
   int64_t n_local;              /* steps since the last began */
   bool averages; /* the last step was before --local-after: a synchronisation is the average, whatever is outer */
+  bool overlaps;
   bool under_way;
   bool begins_next;       /* overlapped: the update of the one that ends also writes the outer gradients of the next */
   bool cancelled, broken; /* as all have learnt */
@@ -54,7 +59,7 @@ typedef struct state {
   tally tally;
 } state;
 
-enum { TAG_RESULTS = RONDE__TAG_STRATEGY, TAG_WEIGHTS, TAG_BUFFERS, TAG_BUCKETS, CHUNK = 4096 };
+enum { TAG_RESULTS = RONDE__TAG_STRATEGY, TAG_WEIGHTS, TAG_BUFFERS, TAG_BUCKETS, CHUNK = 4096, ROUNDED_CHUNK = 1024 };
 
 /* ---- jobs of the communication thread ----------------------------------------------------------------------------- */
 
@@ -73,27 +78,38 @@ static ronde_status all_reduce(const state *s, uint32_t tag, float *x, size_t n)
 }
 
 /* Outer gradients alone are rounded for the wire: the others are states as such, not how far they have moved. */
-static bool is_rounded(const state *s) { return s->settings->wire_bf16 && s->summed == s->sum; }
+static bool is_rounded(const state *s) { return s->given && s->summed == s->sum; }
 
-static ronde_status sum_bucket(const state *s, int b) {
+/* Of an even number: packed, there is room for one behind the last. */
+static ronde_status sum_rounded(const state *s, int b) {
   const ronde__bucket *cut = &s->cut.at[b];
   const ronde__worker *worker = s->worker;
-  float *values = s->summed + cut->begin;
-  uint32_t tag = (uint32_t)(TAG_BUCKETS + b);
-  if (!is_rounded(s)) return all_reduce(s, tag, values, cut->n_live);
-  return ronde__allreduce_bf16(worker->transport, worker->kernels, tag, values, cut->n_live, NULL, s->scratch);
+  const uint16_t *given = s->given + cut->begin;
+  uint16_t *came = s->came + cut->begin, *packed = cut->n_dead ? (uint16_t *)s->scratch : came;
+  float *scratch = s->scratch + (cut->n_dead ? s->n_packed : 0);
+  size_t n = (cut->n_live + 1) & ~(size_t)1;
+  if (cut->n_dead) ronde__bucket_gather_halves(cut, s->given, packed);
+  RONDE_TRY(ronde__allreduce_halves(worker->transport, worker->kernels, (uint32_t)(TAG_BUCKETS + b),
+                                    cut->n_dead ? packed : given, packed, n, scratch));
+  if (cut->n_dead) ronde__bucket_scatter_halves(cut, packed, s->came);
+  return RONDE_OK;
+}
+
+static ronde_status sum_whole(const state *s, int b) {
+  const ronde__bucket *cut = &s->cut.at[b];
+  ronde__bucket_pack(cut, s->summed);
+  RONDE_TRY(all_reduce(s, (uint32_t)(TAG_BUCKETS + b), s->summed + cut->begin, cut->n_live));
+  ronde__bucket_unpack(cut, s->summed);
+  return RONDE_OK;
 }
 
 static ronde_status sum_next(void *arg) {
   state *s = arg;
   ronde__transport *transport = s->worker->transport;
   int b = s->n_summed++;
-  const ronde__bucket *cut = &s->cut.at[b];
-  size_t bytes = cut->n_live * (is_rounded(s) ? sizeof(uint16_t) : sizeof(float));
+  size_t bytes = s->cut.at[b].n_live * (is_rounded(s) ? sizeof(uint16_t) : sizeof(float));
   uint64_t begin = ronde__time_now(transport->time);
-  ronde__bucket_pack(cut, s->summed);
-  RONDE_TRY(sum_bucket(s, b));
-  ronde__bucket_unpack(cut, s->summed);
+  RONDE_TRY(is_rounded(s) ? sum_rounded(s, b) : sum_whole(s, b));
   s->summed_ns = ronde__time_now(transport->time);
   ronde__bus_add(&s->tally.bus, s->summed_ns - begin, bytes, transport->size);
   return RONDE_OK;
@@ -122,6 +138,25 @@ static ronde__range part_of(const stretch *stretch, int thread, int n_threads) {
   return (ronde__range){stretch->begin + (size_t)begin, (size_t)(end - begin)};
 }
 
+static const ronde__sgd_args average = {.lr = 1}; /* by the mean of x - w */
+
+/* out = a - b, of which a may be out. */
+static void subtract(const state *s, const float *a, const float *b, float *out, size_t n) {
+  if (out != a) memcpy(out, a, n * sizeof *out);
+  s->worker->kernels->sgd(&average, out, b, NULL, (int64_t)n);
+}
+
+static void give_rounded(const state *s, size_t begin, size_t length) {
+  const ronde__kernels *kernels = s->worker->kernels;
+  float *w = ronde__net_values(s->worker->net) + begin, wide[ROUNDED_CHUNK];
+  const float *x = s->global + begin;
+  subtract(s, x, w, wide, length);
+  kernels->bf16_pack(wide, NULL, NULL, s->given + begin, (int64_t)length);
+  if (!s->overlaps) return;
+  kernels->bf16_unpack(s->given + begin, wide, (int64_t)length);
+  subtract(s, x, wide, w, length);
+}
+
 static void write_outer_gradient(const state *s, size_t begin, size_t n) {
   const float *w = ronde__net_values(s->worker->net) + begin, *x = s->global + begin;
   float *sum = s->sum + begin;
@@ -129,35 +164,58 @@ static void write_outer_gradient(const state *s, size_t begin, size_t n) {
   if (s->begun) memcpy(s->begun + begin, w, n * sizeof *w);
 }
 
-static void write_outer_gradients(void *arg, int thread, int n_threads) {
-  const stretch *of = arg;
-  ronde__range r = part_of(of, thread, n_threads);
-  write_outer_gradient(of->s, r.begin, r.n);
-}
-
-static const ronde__sgd_args average = {.lr = 1}; /* by the mean of x - w */
-
-static void update_chunk(const state *s, size_t begin, size_t length) {
-  const ronde__kernels *kernels = s->worker->kernels;
-  int64_t n = (int64_t)length;
-  float *w = ronde__net_values(s->worker->net) + begin, *x = s->global + begin, *sum = s->sum + begin;
-  const float *begun = s->begun ? s->begun + begin : w;
-  kernels->scale(sum, 1 / (float)s->worker->transport->size, n);
-  for (int64_t i = 0; i < n; i++) w[i] -= begun[i]; /* what it has come since */
-  kernels->sgd(s->averages ? &average : &s->outer, x, sum,
-               s->averages         ? NULL
-               : s->outer_momentum ? s->outer_momentum + begin
-                                   : NULL,
-               n);
-  kernels->add(w, x, w, n);
-  if (s->begins_next) write_outer_gradient(s, begin, length);
+static size_t chunk_of(const state *s, size_t n_left) {
+  size_t most = s->given ? ROUNDED_CHUNK : CHUNK;
+  return n_left < most ? n_left : most;
 }
 
 /* Chunk by chunk, so that memory is gone through once. */
+static void by_chunk(const stretch *of, int thread, int n_threads, void (*chunk)(const state *, size_t, size_t)) {
+  ronde__range r = part_of(of, thread, n_threads);
+  for (size_t at = 0, n; at < r.n; at += n) chunk(of->s, r.begin + at, n = chunk_of(of->s, r.n - at));
+}
+
+static void write_outer_gradients(void *arg, int thread, int n_threads) {
+  const stretch *of = arg;
+  by_chunk(of, thread, n_threads, of->s->given ? give_rounded : write_outer_gradient);
+}
+
+static void update_by(const state *s, float *x, float *sum, float *momentum, int64_t n) {
+  const ronde__kernels *kernels = s->worker->kernels;
+  kernels->scale(sum, 1 / (float)s->worker->transport->size, n);
+  kernels->sgd(s->averages ? &average : &s->outer, x, sum, s->averages ? NULL : momentum, n);
+}
+
+static float *momentum_at(const state *s, size_t begin) { return s->outer_momentum ? s->outer_momentum + begin : NULL; }
+
+static void update_chunk(const state *s, size_t begin, size_t length) {
+  float *w = ronde__net_values(s->worker->net) + begin, *x = s->global + begin;
+  const float *begun = s->begun ? s->begun + begin : w;
+  for (size_t i = 0; i < length; i++) w[i] -= begun[i]; /* what it has come since */
+  update_by(s, x, s->sum + begin, momentum_at(s, begin), (int64_t)length);
+  s->worker->kernels->add(w, x, w, (int64_t)length);
+  if (s->begins_next) write_outer_gradient(s, begin, length);
+}
+
+static void update_rounded_chunk(const state *s, size_t begin, size_t length) {
+  const ronde__kernels *kernels = s->worker->kernels;
+  float *w = ronde__net_values(s->worker->net) + begin, *x = s->global + begin, wide[ROUNDED_CHUNK];
+  if (s->overlaps) {
+    float begun[ROUNDED_CHUNK];
+    kernels->bf16_unpack(s->given + begin, wide, (int64_t)length);
+    subtract(s, x, wide, begun, length);
+    subtract(s, w, begun, w, length);
+  }
+  kernels->bf16_unpack(s->came + begin, wide, (int64_t)length);
+  update_by(s, x, wide, momentum_at(s, begin), (int64_t)length);
+  if (s->overlaps) kernels->add(w, x, w, (int64_t)length);
+  else memcpy(w, x, length * sizeof *w);
+  if (s->begins_next) give_rounded(s, begin, length);
+}
+
 static void update_global(void *arg, int thread, int n_threads) {
   const stretch *of = arg;
-  ronde__range r = part_of(of, thread, n_threads);
-  for (size_t at = 0; at < r.n; at += CHUNK) update_chunk(of->s, r.begin + at, r.n - at < CHUNK ? r.n - at : CHUNK);
+  by_chunk(of, thread, n_threads, of->s->given ? update_rounded_chunk : update_chunk);
 }
 
 /* The ledger is in phase exchange, before and after. */
@@ -193,7 +251,8 @@ static ronde_status update_all(state *s) {
 static void clear_dead(const state *s) {
   int n_dead;
   const ronde__range *dead = ronde__net_dead(s->worker->net, &n_dead);
-  for (int i = 0; i < n_dead && !s->begun; i++) memset(s->sum + dead[i].begin, 0, dead[i].n * sizeof *s->sum);
+  for (int i = 0; i < n_dead && s->sum && !s->overlaps; i++)
+    memset(s->sum + dead[i].begin, 0, dead[i].n * sizeof *s->sum);
 }
 
 /* Weights are equal; the optimizer's state is this worker's own, unless workers have met. */
@@ -247,7 +306,7 @@ static ronde_status sync_if_due(state *s) {
   const ronde__options *o = s->settings->options;
   if (!s->averages && s->n_local < o->sync_every) return RONDE_OK;
   ronde__prof_switch(s->worker->prof, RONDE__PHASE_EXCHANGE);
-  RONDE_TRY(synchronise(s, !s->averages && s->begun));
+  RONDE_TRY(synchronise(s, !s->averages && s->overlaps));
   ronde__prof_switch(s->worker->prof, RONDE__PHASE_OTHER);
   return RONDE_OK;
 }
@@ -336,14 +395,15 @@ static size_t recovery_bytes(const ronde__strategy_settings *settings, size_t gr
   return ronde__undo_bytes(gradients, optimizer, n_outer_arrays(settings->options));
 }
 
-static ronde_status map(const state *s, float **values_out) {
-  size_t bytes = ronde__net_n_trained(s->worker->net) * sizeof **values_out;
-  *values_out = ronde__pages_map(bytes);
-  return *values_out ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "local SGD: no memory for %zu bytes", bytes);
+/* [trained] of so many bytes each; NULL: there is no memory, which it says. */
+static void *map(const state *s, size_t bytes) {
+  void *values = ronde__pages_map(bytes *= ronde__net_n_trained(s->worker->net));
+  if (!values) ronde__fail(RONDE_E_MEMORY, "local SGD: no memory for %zu bytes", bytes);
+  return values;
 }
 
-static void unmap(const state *s, float *values) {
-  if (values) ronde__pages_unmap(values, ronde__net_n_trained(s->worker->net) * sizeof *values);
+static void unmap(const state *s, void *values, size_t bytes) {
+  if (values) ronde__pages_unmap(values, ronde__net_n_trained(s->worker->net) * bytes);
 }
 
 static void destroy(void *opaque) {
@@ -352,9 +412,11 @@ static void destroy(void *opaque) {
   ronde__comm_thread_destroy(s->thread);
   ronde__buckets_free(&s->cut);
   ronde__undo_destroy(s->equal);
-  if (s->begun) unmap(s, s->sum);
-  unmap(s, s->begun);
-  unmap(s, s->global);
+  if (s->overlaps) unmap(s, s->sum, sizeof *s->sum);
+  if (s->overlaps) unmap(s, s->came, sizeof *s->came);
+  unmap(s, s->given, sizeof *s->given);
+  unmap(s, s->begun, sizeof *s->begun);
+  unmap(s, s->global, sizeof *s->global);
   ronde__free(s->scratch);
   ronde__free(s->results);
   ronde__free(s);
@@ -369,21 +431,31 @@ static ronde_status make_buckets(state *s) {
   ronde__net_buffer_values(worker->net, &n_buffers);
   size_t longest = (size_t)ronde__max(ronde__buckets_longest(&s->cut), n_buffers);
   size_t scratch = s->settings->collective->scratch(worker->transport, longest);
-  if (s->settings->wire_bf16)
-    scratch = (size_t)ronde__max(scratch, ronde__allreduce_bf16_scratch(longest, worker->transport->size));
+  if (s->settings->wire_bf16) {
+    s->n_packed = longest / 2 + 1;
+    scratch = (size_t)ronde__max((int64_t)scratch, (int64_t)(s->n_packed + ronde__allreduce_halves_scratch(
+                                                                               longest + 1, worker->transport->size)));
+  }
   RONDE__ALLOC(s->scratch, scratch * sizeof *s->scratch, "local SGD");
   return RONDE_OK;
 }
 
-static ronde_status make_arrays(state *s, bool overlapped) {
-  ronde__worker *worker = s->worker;
-  s->sum = ronde__net_gradients(worker->net);
-  if (overlapped) {
-    RONDE_TRY(map(s, &s->begun));
-    RONDE_TRY(map(s, &s->sum));
+static bool make_sums(state *s) {
+  if (s->settings->wire_bf16 && s->worker->transport->size > 1) {
+    s->given = map(s, sizeof *s->given);
+    s->came = s->overlaps ? map(s, sizeof *s->came) : s->given;
+    return s->given && s->came;
   }
-  RONDE_TRY(map(s, &s->global));
-  memcpy(s->global, ronde__net_values(worker->net), ronde__net_n_trained(worker->net) * sizeof *s->global);
+  s->sum = s->overlaps ? map(s, sizeof *s->sum) : ronde__net_gradients(s->worker->net);
+  if (s->overlaps) s->begun = map(s, sizeof *s->begun);
+  return s->sum && (s->begun || !s->overlaps);
+}
+
+static ronde_status make_arrays(state *s) {
+  ronde__net *net = s->worker->net;
+  s->global = map(s, sizeof *s->global);
+  if (!s->global || !make_sums(s)) return RONDE_E_MEMORY;
+  memcpy(s->global, ronde__net_values(net), ronde__net_n_trained(net) * sizeof *s->global);
   return RONDE_OK;
 }
 
@@ -399,13 +471,13 @@ static ronde_status set_up(state *s) {
   if (keeps_equal(s->settings, transport->size)) RONDE_TRY(ronde__undo_create(s->worker, n_outer_arrays(o), &s->equal));
   size_t bytes = ronde__net_n_elems(s->worker->net) * sizeof(float);
   RONDE_TRY(ronde__broadcast_tree(transport, TAG_WEIGHTS, 0, ronde__net_values(s->worker->net), bytes));
-  return make_arrays(s, o->sync_overlap);
+  return make_arrays(s);
 }
 
 static ronde_status create(ronde__worker *worker, const ronde__strategy_settings *settings, void **state_out) {
   state *s;
   RONDE__ALLOC(s, sizeof *s, "local SGD");
-  *s = (state){.worker = worker, .settings = settings};
+  *s = (state){.worker = worker, .settings = settings, .overlaps = settings->options->sync_overlap};
   ronde_status status = set_up(s);
   if (status != RONDE_OK) destroy(s);
   else *state_out = s;
@@ -431,9 +503,10 @@ static int64_t period(const ronde__strategy_settings *settings) {
 
 static size_t more_bytes(const ronde__strategy_settings *settings, size_t gradients, size_t optimizer) {
   const ronde__options *o = settings->options;
-  size_t n_workers = (size_t)settings->roles->n_workers, n_arrays = (size_t)n_outer_arrays(o);
-  if (n_workers > 1 || has_outer(o)) n_arrays += o->sync_overlap ? 3 : 1;
-  return n_workers * (optimizer + n_arrays * gradients);
+  size_t n_workers = (size_t)settings->roles->n_workers, n_halves = 2 * (size_t)n_outer_arrays(o);
+  bool is_rounded = o->wire == RONDE__WIRE_BF16 && n_workers > 1;
+  if (n_workers > 1 || has_outer(o)) n_halves += o->sync_overlap ? (is_rounded ? 4 : 6) : is_rounded ? 3 : 2;
+  return n_workers * (optimizer + n_halves * (gradients / 2));
 }
 
 static void facts(const void *opaque, const ronde__service *services, void *facts_out) {
