@@ -151,6 +151,28 @@ static void servers_come_to_the_bits_of_threads(void **state) {
   }
 }
 
+static void rows_of_tables_on_servers_come_to_the_bits_of_threads(void **state) {
+  need_mpi();
+  check_run(0, run("for i in 1 2 3 4 5 6 7 8 9; do echo the quick brown fox jumps over a lazy dog; done > book.txt"));
+  json_t *runs[2];
+  for (int mpi = 0; mpi < 2; mpi++) {
+    check_run(
+        0, run("rm -rf table; timeout 100 " RONDE " train --model gpt-tiny --data text:book.txt --window 8 --batch 2 "
+               "--steps 3 --threads 1 --eval-every 0 --quiet --strategy ps-sync --workers 3 --servers 2 "
+               "--transport %s --out table",
+               mpi ? "mpi" : "threads"));
+    runs[mpi] = record("table");
+  }
+  json_t *communication[] = {json_object_get(runs[0], "communication"), json_object_get(runs[1], "communication")};
+  assert_string_equal(string_at(runs[1], "result", "weights_sha256"), string_at(runs[0], "result", "weights_sha256"));
+  assert_true(
+      json_equal(json_object_get(communication[1], "bytes_sent"), json_object_get(communication[0], "bytes_sent")));
+  assert_true(json_number_value(json_object_get(communication[1], "table_rows_exchanged")) > 0);
+  assert_true(json_number_value(json_object_get(communication[1], "table_rows_exchanged")) < 0.5);
+  json_decref(runs[0]);
+  json_decref(runs[1]);
+}
+
 /* Overlapped or not, and where a run goes on whose outer momentum rank 0 alone reads. */
 static void local_steps_come_to_the_bits_of_threads(void **state) {
   need_mpi();
@@ -701,6 +723,7 @@ int main(void) {
       cmocka_unit_test(what_was_chosen_can_be_chosen_again),
       cmocka_unit_test(mpi_has_an_all_reduce_of_its_own),
       cmocka_unit_test(servers_come_to_the_bits_of_threads),
+      cmocka_unit_test(rows_of_tables_on_servers_come_to_the_bits_of_threads),
       cmocka_unit_test(a_master_and_its_replicas_run_as_processes),
       cmocka_unit_test(bounded_workers_run_as_processes),
       cmocka_unit_test(downpour_runs_as_processes),

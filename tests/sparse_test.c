@@ -1,82 +1,7 @@
 /* Exchanges that leave out rows of tables which no worker has met in a step: of two workers the bits are those of an
  * exchange of all rows, whatever the optimizer and however the buckets are cut; of more the sums are in another order,
  * alike on all of them. And what is not sent is counted. */
-#include "train_testing.h"
-
-#include "lib/folder.h"
-#include "sanitized.h"
-
-/* Of sums of f32 in another order, against the largest element of the update; and of losses. */
-#define UPDATE_TOLERANCE 3e-5
-#define LOSS_TOLERANCE 2e-6
-
-enum { STEPS = 6, TOKENS = 500, WIDTH = 20, CLASSES = 5, EXAMPLES = 33, TABLES = 2 };
-
-/* No example has token 0, and some tokens are in many. */
-static int32_t token_of(int64_t id, int64_t t) {
-  return (int32_t)(t == 2 ? 1 + id % 3 : 1 + (id * 41 + t * t * 17) % (TOKENS - 1));
-}
-
-static ronde_status read_tokens(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
-                                float *targets) {
-  for (int64_t i = 0; i < n; ++i)
-    for (int64_t t = 0; t < STEPS; ++t) {
-      int32_t token = token_of(ids[i], t);
-      memcpy(x + i * STEPS + t, &token, sizeof token);
-      labels[i * STEPS + t] = (ids[i] + t * t) % CLASSES;
-    }
-  return RONDE_OK;
-}
-
-static ronde_source token_source(int64_t n_train) {
-  return (ronde_source){.name = "tokens",
-                        .rank = 1,
-                        .dims = {STEPS},
-                        .classes = CLASSES,
-                        .label_elems = STEPS,
-                        .vocabulary = TOKENS,
-                        .n_examples = {n_train, 0},
-                        .read = read_tokens};
-}
-
-/* Two tables of the same tokens, and layers around them; the second table lies behind the first one and between biases. */
-static ronde_tensor *two_tables(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
-  ronde_tensor *y = ronde_linear(ronde_embedding(x, "first", WIDTH, 0.5f), "fc1", WIDTH, true);
-  y = ronde_add(ronde_tanh(y), ronde_embedding(x, "second", WIDTH, 0.5f));
-  return ronde_linear(y, "fc2", classes, true);
-}
-
-static observed train(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static observed train(const char *format, ...) {
-  char options[512];
-  va_list args;
-  va_start(args, format);
-  vsnprintf(options, sizeof options, format, args);
-  va_end(args);
-  ronde_source source = token_source(EXAMPLES);
-  bool built_in = strstr(options, "model=") != NULL;
-  observed o = observe(options, built_in ? NULL : &source, built_in ? NULL : two_tables, NULL);
-  if (o.status != RONDE_OK) fail_msg("%s: status %d", options, o.status);
-  return o;
-}
-
-static void check_same_bits(const char *options, const char *a_more, const char *b_more) {
-  observed a = train("threads=1 %s %s", options, a_more), b = train("threads=1 %s %s", options, b_more);
-  assert_true(replicas_equal(&a) && replicas_equal(&b));
-  if (!bits_equal(&a, &b)) fail_msg("%s: %s | %s: not the same bits", options, a_more, b_more);
-  free(a.weights), free(b.weights);
-}
-
-static const char *const updates[] = {
-    "lr=0.3",
-    "lr=0.3 momentum=0.9",
-    "lr=0.3 weight-decay=0.01",
-    "lr=0.01 optimizer=adam",
-    "lr=0.3 clip=0.1",
-    "lr=0.3 accumulate=3",
-    "lr=0.01 optimizer=adamw accumulate=2 clip=0.5",
-};
+#include "sparse_testing.h"
 
 /* Batches that leave workers without an example, and whose rows differ from step to step. */
 static void of_two_workers_there_is_one_order(void **state) {
@@ -102,26 +27,6 @@ static void one_worker_has_the_bits_of_all_rows(void **state) {
     check_same_bits(options, "threads=3", "threads=1");
   }
 }
-
-static double loss_difference(const observed *a, const observed *b) {
-  double largest = 0;
-  assert_int_equal(a->n_steps, b->n_steps);
-  for (int64_t i = 0; i < a->n_steps; ++i) largest = fmax(largest, fabs(a->loss[i] - b->loss[i]) / fabs(b->loss[i]));
-  return largest;
-}
-
-static void check_close(const char *name, const observed *a, const observed *b, const observed *fresh) {
-  double update = update_difference(a, b, fresh), loss = loss_difference(a, b);
-  if (!(update <= UPDATE_TOLERANCE && loss <= LOSS_TOLERANCE))
-    fail_msg("%s: updates differ by %g, losses by %g", name, update, loss);
-}
-
-static const char *const problems[] = {
-    "",
-    "model=transformer-tiny dropout=0 window=8 data=pairs:pairs.tsv",
-    "model=gnmt-tiny dropout=0 window=8 data=pairs:pairs.tsv",
-};
-enum { PROBLEMS = THREADS_ONLY ? 1 : RONDE__COUNT(problems) };
 
 static const int worlds[] = {2, 3, 4, 7};
 
@@ -167,40 +72,15 @@ static void how_work_is_done_changes_no_bit(void **state) {
 
 /* ---- what is sent ---- */
 
-static uint64_t n_sent;
-
-static void count_sent(ronde__run *run) {
-  n_sent = 0;
-  for (int r = 0; r < run->n_ranks; ++r) n_sent += run->transports[r]->bytes_sent;
-}
-
-static uint64_t bytes_sent(const char *options, const char *more) {
-  observe_also = count_sent;
-  observed o = train("threads=1 shuffle=off lr=0.1 %s %s", options, more);
-  observe_also = NULL;
-  free(o.weights);
-  return n_sent;
-}
-
-/* Of the first examples. */
-static int64_t rows_met(int64_t n_examples) {
-  bool met[TOKENS] = {0};
-  int64_t n = 0;
-  for (int64_t id = 0; id < n_examples; ++id)
-    for (int64_t t = 0; t < STEPS; ++t) met[token_of(id, t)] = true;
-  for (int64_t r = 0; r < TOKENS; ++r) n += met[r];
-  return n;
-}
-
 /* A ring of p sends p - 1 of each vector twice. The ranks' bits go round once. */
 static void check_savings(int p, int64_t batch) {
   char options[128];
   snprintf(options, sizeof options, "workers=%d steps=1 batch=%d collective=ring bucket-mb=1", p, (int)batch);
   uint64_t on = bytes_sent(options, "sparse-gradients=on"), off = bytes_sent(options, "sparse-gradients=off");
-  int64_t left_out = TOKENS - rows_met(batch), words = (TOKENS + 63) / 64;
+  int64_t left_out = TOKENS - rows_met(0, batch), words = (TOKENS + 63) / 64;
   int64_t saved = 2 * (p - 1) * TABLES * left_out * WIDTH * (int64_t)sizeof(float);
   int64_t spent = p * (p - 1) * TABLES * words * (int64_t)sizeof(uint64_t);
-  if (2 * rows_met(batch) > TOKENS) saved = 0;
+  if (2 * rows_met(0, batch) > TOKENS) saved = 0;
   if ((int64_t)(off - on) != saved - spent)
     fail_msg("%d workers, batch %d: %lld bytes saved, not %lld", p, (int)batch, (long long)(off - on),
              (long long)(saved - spent));
@@ -254,17 +134,6 @@ static void who_needs_all_rows_gets_them(void **state) {
            many = train("threads=1 steps=2 batch=6 optimizer=lbfgs workers=3");
   assert_true(replicas_equal(&many) && loss_difference(&many, &alone) < 1e-4);
   free(fresh.weights), free(one.weights), free(wire.weights), free(alone.weights), free(many.weights);
-}
-
-/* ---- the files of the built-in networks ---- */
-
-static int write_pairs(void **state) {
-  static const char text[] =
-      "abc\tCBA\nda\tAD\nb\tB\ncad\tDAC\nbad\tDAB\na\tA\ndcb\tBCD\ncc\tCC\nabd\tDBA\nac\tCA\n"
-      "dd\tDD\nbca\tACB\nc\tC\ncda\tADC\nab\tBA\ndab\tBAD\nbb\tBB\nacd\tDCA\n";
-  if (make_folder_with_cache(state)) return 1;
-  test_write(folder, "pairs.tsv", text, sizeof text - 1);
-  return chdir(folder);
 }
 
 int main(void) {

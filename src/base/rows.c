@@ -3,9 +3,13 @@
 
 #include <string.h>
 
-void ronde__row_set_clear(ronde__row_set *rows) {
-  memset(rows->bits, 0, (size_t)ronde__row_set_words(rows->n) * sizeof *rows->bits);
+ronde_status ronde__row_set_make(int64_t n, int64_t elems, ronde__row_set *rows_out) {
+  *rows_out = (ronde__row_set){.n = n, .elems = elems};
+  RONDE__ALLOC(rows_out->bits, ronde__row_set_bytes(rows_out), "rows of a table");
+  return RONDE_OK;
 }
+
+void ronde__row_set_clear(ronde__row_set *rows) { memset(rows->bits, 0, ronde__row_set_bytes(rows)); }
 
 void ronde__row_set_add_all(ronde__row_set *rows) {
   for (int64_t w = 0; w < rows->n / 64; w++) rows->bits[w] = UINT64_MAX;
@@ -20,6 +24,13 @@ int64_t ronde__row_set_count(const ronde__row_set *rows) {
   int64_t n = 0;
   for (int64_t w = 0; w < ronde__row_set_words(rows->n); w++) n += __builtin_popcountll(rows->bits[w]);
   return n;
+}
+
+int64_t ronde__row_set_add_most(ronde__row_set *rows) {
+  int64_t n = ronde__row_set_count(rows);
+  if (2 * n <= rows->n) return n;
+  ronde__row_set_add_all(rows);
+  return rows->n;
 }
 
 int64_t ronde__row_set_run(const ronde__row_set *rows, int64_t row, int64_t end) {

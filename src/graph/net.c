@@ -235,10 +235,7 @@ static ronde_status track_table(ronde__net *net, int param) {
     ronde__row_set_clear(rows);
     return RONDE_OK;
   }
-  rows->n = p->layout.o;
-  rows->elems = p->layout.i;
-  RONDE__ALLOC(rows->bits, (size_t)ronde__row_set_words(rows->n) * sizeof *rows->bits, "network");
-  return RONDE_OK;
+  return ronde__row_set_make(p->layout.o, p->layout.i, rows);
 }
 
 ronde_status ronde__net_track_rows(ronde__net *net) {

@@ -318,6 +318,14 @@ void ronde__optim_rows_on(const ronde__optim *optim, ronde__pool *pool, float *w
   else ronde__pool_run(pool, optim_rows_chunk, &call);
 }
 
+ronde__zero_moves ronde__optim_zero_moves(const ronde__optim *optim) {
+  const ronde__optim_options *o = &optim->options;
+  if (o->weight_decay != 0 || (o->kind != RONDE__OPTIM_SGD && !(o->eps > 0))) return RONDE__ZERO_MOVES_ALL;
+  bool is_adam = o->kind == RONDE__OPTIM_ADAM || o->kind == RONDE__OPTIM_ADAMW;
+  return is_adam || (o->kind != RONDE__OPTIM_ADAGRAD && o->momentum != 0) ? RONDE__ZERO_MOVES_STATE
+                                                                          : RONDE__ZERO_MOVES_NONE;
+}
+
 int ronde__optim_n_states(const ronde__optim *optim) { return optim->n_states; }
 size_t ronde__optim_elems(const ronde__optim *optim) { return optim->n; }
 

@@ -63,6 +63,13 @@ void ronde__optim_range_on(const ronde__optim *optim, ronde__pool *pool, float *
  * are the table's. Where a gradient of zero moves nothing (plain SGD without decay), the others are passed over. */
 void ronde__optim_rows_on(const ronde__optim *optim, ronde__pool *pool, float *w, const float *g, size_t first,
                           const ronde__row_set *rows, ronde__range part);
+/* Which elements whose gradient is zero an update may change. */
+typedef enum ronde__zero_moves {
+  RONDE__ZERO_MOVES_NONE,
+  RONDE__ZERO_MOVES_STATE, /* those that have state of earlier gradients */
+  RONDE__ZERO_MOVES_ALL
+} ronde__zero_moves;
+ronde__zero_moves ronde__optim_zero_moves(const ronde__optim *optim);
 /* State for checkpoints: arrays of n elements ("momentum_buffer", "exp_avg", "exp_avg_sq", "sum", "square_avg"; of LBFGS "d",
  * "prev_flat_grad", "old_dirs.0", "old_stps.0", "old_dirs.1" and so on), and the number of updates, which is to be set
  * when arrays were. */

@@ -11,6 +11,7 @@ typedef struct state {
   ronde__ps_worker *ps;
   float *accrued; /* [trained] the sum of the gradients of n_accrued steps, since the last push */
   int64_t n_accrued;
+  ronde__row_set *met; /* [parameters] the rows of tables that accrued has; bits NULL: it has all */
   /* [servers] updates of each server's piece: those that are in the replica, fetched or its own, and those that were when
    * the first gradient in accrued was computed. */
   int64_t *known, *base;
@@ -73,6 +74,27 @@ static ronde_status fetch(state *s) {
   return ronde__ps_begin_pulls(s->ps);
 }
 
+/* ---- rows of tables ------------------------------------------------------------------------------------------------ */
+
+/* The gradient of the parameter has the rows that were accrued, too. */
+static void join_rows(state *s, int param) {
+  ronde__row_set *rows = ronde__net_rows(s->ps->worker->net, param);
+  if (rows && s->n_accrued) ronde__row_set_unite(rows, s->met[param].bits);
+}
+
+static void accrue_rows(state *s, int param) {
+  const ronde__row_set *rows = ronde__net_rows(s->ps->worker->net, param);
+  if (!rows) return;
+  if (s->n_accrued == 0) ronde__row_set_clear(&s->met[param]);
+  ronde__row_set_unite(&s->met[param], rows->bits);
+}
+
+static void take_rows(state *s) {
+  int n_params;
+  ronde__net_params(s->ps->worker->net, &n_params);
+  for (int i = 0; i < n_params; i++) (s->pushes ? join_rows : accrue_rows)(s, i);
+}
+
 /* ---- a step -------------------------------------------------------------------------------------------------------- */
 
 /* A step that pushes and fetches: gradients leave while backward runs, as the replica makes no update of its own. */
@@ -86,6 +108,7 @@ static void gradient_final(void *user, const ronde__gradient *gradient) {
     s->ps->begun = true;
     ronde__prof_switch(worker->prof, RONDE__PHASE_BACKWARD);
   }
+  join_rows(s, gradient->param);
   if (s->n_accrued)
     worker->kernels->add(sum, s->accrued + gradient->begin, sum, (int64_t)(gradient->end - gradient->begin));
   ronde__ps_gradient_final(s->ps, gradient);
@@ -120,6 +143,7 @@ static ronde_status end_step(state *s, bool any) {
   s->pushes &= any || s->n_accrued > 0;
   if (any || s->pushes) {
     ronde__prof_switch(worker->prof, RONDE__PHASE_UPDATE);
+    take_rows(s);
     ronde__pool_run(worker->pool, take_part, s);
     ronde__prof_switch(worker->prof, RONDE__PHASE_EXCHANGE);
     s->n_accrued++;
@@ -164,7 +188,8 @@ static ronde_status wait_to_begin(state *s) {
 static ronde_status begin_step(state *s, const ronde__step *step, bool any) {
   const ronde__options *o = s->ps->settings->options;
   bool warms = step->step == 1 && o->warm_start > 0, is_first = s->ps->worker->transport->rank == 0;
-  s->ps->own = (ronde__ps_head){.lr = step->lr, .step = step->step};
+  /* Between a push and a fetch behind it the replica has changed rows that the servers know nothing of. */
+  s->ps->own = (ronde__ps_head){.lr = step->lr, .step = step->step, .whole = o->n_fetch % o->n_push != 0};
   s->ps->begun = false;
   if (warms && !is_first) RONDE_TRY(wait_to_begin(s));
   s->warming |= warms && is_first;
@@ -216,6 +241,8 @@ static ronde_status settle(void *opaque) {
   const ronde__net *net = s->ps->worker->net;
   RONDE_TRY(hear(s));
   if (s->n_accrued) {
+    s->pushes = true;
+    take_rows(s);
     memcpy(ronde__net_gradients(s->ps->worker->net), s->accrued, ronde__net_n_trained(net) * sizeof *s->accrued);
     RONDE_TRY(push_alone(s));
     RONDE_TRY(hear(s));
@@ -231,6 +258,10 @@ static ronde_status refresh(void *opaque) {
   return hear(s);
 }
 
+static void record(const void *opaque, const void *facts, int n_ranks, json_t *communication) {
+  ronde__ps_record(((const state *)opaque)->ps, facts, n_ranks, communication);
+}
+
 static ronde_status gather_state(void *opaque) { return ronde__ps_gather_state(((state *)opaque)->ps); }
 static ronde_status finish(void *opaque) { return ronde__ps_finish(((state *)opaque)->ps); }
 
@@ -238,11 +269,26 @@ static void destroy(void *opaque) {
   state *s = opaque;
   if (!s) return;
   size_t bytes = s->ps ? ronde__net_n_trained(s->ps->worker->net) * sizeof *s->accrued : 0;
+  int n_params = 0;
+  if (s->met) ronde__net_params(s->ps->worker->net, &n_params);
+  for (int i = 0; i < n_params; i++) ronde__free(s->met[i].bits);
+  ronde__free(s->met);
   if (s->accrued) ronde__pages_unmap(s->accrued, bytes);
   ronde__ps_destroy(s->ps);
   ronde__free(s->known);
   ronde__free(s->base);
   ronde__free(s);
+}
+
+static ronde_status make_row_sets(state *s) {
+  int n_params;
+  ronde__net_params(s->ps->worker->net, &n_params);
+  RONDE__ALLOC(s->met, (size_t)n_params * sizeof *s->met, "downpour");
+  for (int i = 0; i < n_params; i++) {
+    const ronde__row_set *rows = ronde__net_rows(s->ps->worker->net, i);
+    if (rows) RONDE_TRY(ronde__row_set_make(rows->n, rows->elems, &s->met[i]));
+  }
+  return RONDE_OK;
 }
 
 static ronde_status set_up(state *s, ronde__worker *worker, const ronde__strategy_settings *settings) {
@@ -252,6 +298,7 @@ static ronde_status set_up(state *s, ronde__worker *worker, const ronde__strateg
   s->ps = ps;
   RONDE__ALLOC(s->known, (size_t)s->ps->n_servers * sizeof *s->known, "downpour");
   RONDE__ALLOC(s->base, (size_t)s->ps->n_servers * sizeof *s->base, "downpour");
+  RONDE_TRY(make_row_sets(s));
   s->accrued = ronde__pages_map(bytes);
   return s->accrued ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "downpour: no memory for %zu bytes of gradients", bytes);
 }
@@ -287,8 +334,14 @@ static size_t more_bytes(const ronde__strategy_settings *settings, size_t gradie
   return ronde__ps_more_bytes(settings, gradients, optimizer) + (size_t)settings->roles->n_workers * gradients;
 }
 
-static const char *const options[] = {
-    RONDE__OPTIONS_OF_BUCKETS, RONDE__OPTIONS_OF_SERVERS, "n-push", "n-fetch", "local-lr", "warm-start", NULL};
+static const char *const options[] = {RONDE__OPTIONS_OF_BUCKETS,
+                                      RONDE__OPTIONS_OF_SERVERS,
+                                      "sparse-gradients",
+                                      "n-push",
+                                      "n-fetch",
+                                      "local-lr",
+                                      "warm-start",
+                                      NULL};
 
 const ronde__strategy ronde__strategy_downpour = {
     .name = "downpour",
@@ -315,5 +368,5 @@ const ronde__strategy ronde__strategy_downpour = {
     .facts_bytes = sizeof(ronde__staleness),
     .facts = ronde__ps_facts,
     .records = ronde__ps_records,
-    .record = ronde__ps_record,
+    .record = record,
 };

@@ -78,7 +78,8 @@ static ronde_status ps_async_create(ronde__worker *worker, const ronde__strategy
   return ronde__ps_create(worker, settings, false, state_out);
 }
 
-static const char *const options[] = {RONDE__OPTIONS_OF_BUCKETS, RONDE__OPTIONS_OF_SERVERS, "lr-divide-workers", NULL};
+static const char *const options[] = {RONDE__OPTIONS_OF_BUCKETS, RONDE__OPTIONS_OF_SERVERS, "sparse-gradients",
+                                      "lr-divide-workers", NULL};
 
 static ronde_status ps_async_create_server(const ronde__service_options *options, void **server_out) {
   return ronde__server_create(options, ronde__server_on_arrival, server_out);

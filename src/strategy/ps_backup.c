@@ -145,4 +145,6 @@ const ronde__strategy ronde__strategy_ps_backup = {
     .settle = ronde__ps_settle,
     .gather_state = ronde__ps_gather_state,
     .finish = ronde__ps_finish,
+    .records = ronde__ps_sync_records,
+    .record = ronde__ps_sync_record,
 };

@@ -2,6 +2,8 @@
  * run.json tells of them. */
 #include "strategy/ps_worker.h"
 
+#include <math.h>
+
 static bool are_dedicated(const ronde__options *o) { return o->placement == RONDE__PLACEMENT_DEDICATED; }
 
 int ronde__ps_extra_ranks(const ronde__strategy_settings *settings) {
@@ -41,10 +43,19 @@ static int64_t quantile(const ronde__staleness *all, double part) {
   return b;
 }
 
-const char *const ronde__ps_records[] = {"staleness", NULL};
+const char *const ronde__ps_sync_records[] = {"table_rows_exchanged", NULL};
+
+void ronde__ps_sync_record(const void *worker, const void *facts, int n_ranks, json_t *communication) {
+  const ronde__ps_worker *s = worker;
+  if (s->rows && !isnan(ronde__ps_rows_part(s->rows)))
+    json_object_set_new(communication, "table_rows_exchanged", json_real(ronde__ps_rows_part(s->rows)));
+}
+
+const char *const ronde__ps_records[] = {"staleness", "table_rows_exchanged", NULL};
 
 void ronde__ps_record(const void *worker, const void *facts, int n_ranks, json_t *communication) {
   const ronde__staleness *of_rank = facts;
+  ronde__ps_sync_record(worker, facts, n_ranks, communication);
   ronde__staleness all = {0};
   int n_bins = RONDE__STALENESS_BINS;
   for (int i = 0; i < n_ranks; i++) {

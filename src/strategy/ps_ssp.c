@@ -29,8 +29,8 @@ static ronde_status ps_ssp_place(const ronde__strategy_settings *settings, ronde
   return ronde__ps_place(settings, &role, roles);
 }
 
-static const char *const options[] = {RONDE__OPTIONS_OF_BUCKETS, RONDE__OPTIONS_OF_SERVERS, "lr-divide-workers",
-                                      "staleness", NULL};
+static const char *const options[] = {
+    RONDE__OPTIONS_OF_BUCKETS, RONDE__OPTIONS_OF_SERVERS, "sparse-gradients", "lr-divide-workers", "staleness", NULL};
 
 const ronde__strategy ronde__strategy_ps_ssp = {
     .name = "ps-ssp",

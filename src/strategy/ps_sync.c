@@ -42,8 +42,8 @@ static ronde_status ps_sync_create(ronde__worker *worker, const ronde__strategy_
   return ronde__ps_create(worker, settings, true, state_out);
 }
 
-const char *const ronde__ps_sync_options[] = {RONDE__OPTIONS_OF_STEPS, RONDE__OPTIONS_OF_BUCKETS,
-                                              RONDE__OPTIONS_OF_SERVERS, "backup", NULL};
+const char *const ronde__ps_sync_options[] = {
+    RONDE__OPTIONS_OF_STEPS, RONDE__OPTIONS_OF_BUCKETS, RONDE__OPTIONS_OF_SERVERS, "backup", "sparse-gradients", NULL};
 
 static ronde_status ps_sync_create_server(const ronde__service_options *options, void **server_out) {
   return ronde__server_create(options, ronde__server_in_step, server_out);
@@ -70,4 +70,6 @@ const ronde__strategy ronde__strategy_ps_sync = {
     .settle = ronde__ps_settle,
     .gather_state = ronde__ps_gather_state,
     .finish = ronde__ps_finish,
+    .records = ronde__ps_sync_records,
+    .record = ronde__ps_sync_record,
 };

@@ -21,11 +21,15 @@ ronde_status ronde__ps_send_head(void *arg) {
   return ronde__ps_wait(s, s->heads, s->n_servers);
 }
 
+/* A bucket with rows of tables is exchanged by ps_rows.c. */
+static bool has_rows(const state *s, int b) { return s->rows && ronde__ps_rows_in(s->rows, b); }
+
 static ronde_status push(void *arg) {
   const bucket *b = arg;
   state *s = b->state;
   ronde__request *requests = s->pushes + b->number % CREDITS * s->n_servers;
   RONDE_TRY(ronde__ps_wait(s, requests, s->n_servers));
+  if (has_rows(s, b->number)) return ronde__ps_rows_push(s->rows, b->number, requests);
   ronde__bucket_pack(&s->cut.at[b->number], ronde__net_gradients(s->worker->net));
   for (int i = 0; i < s->n_servers; i++) {
     ronde__range piece = ronde__bucket_piece(&s->cut.at[b->number], i, s->n_servers);
@@ -40,8 +44,9 @@ static ronde_status push(void *arg) {
 /* The gradients have left: what is dead is zero again. */
 ronde_status ronde__ps_end_pushes(ronde__ps_worker *s) {
   RONDE_TRY(ronde__ps_wait(s, s->pushes, CREDITS * s->n_servers));
-  for (int b = 0; b < s->cut.n; b++) ronde__bucket_clear_dead(&s->cut.at[b], ronde__net_gradients(s->worker->net));
-  return RONDE_OK;
+  for (int b = 0; b < s->cut.n; b++)
+    if (!has_rows(s, b)) ronde__bucket_clear_dead(&s->cut.at[b], ronde__net_gradients(s->worker->net));
+  return s->rows ? ronde__ps_rows_end_pushes(s->rows) : RONDE_OK;
 }
 
 ronde_status ronde__ps_end_own_push(void *arg) {
@@ -57,7 +62,9 @@ static ronde_status end_pull(void *arg) {
   const bucket *b = arg;
   state *s = b->state;
   const ronde__bucket *cut = &s->cut.at[b->number];
-  RONDE_TRY(ronde__ps_wait(s, s->pulls + b->number * s->n_servers, s->n_servers));
+  ronde__request *requests = s->pulls + b->number * s->n_servers;
+  if (has_rows(s, b->number)) return ronde__ps_rows_pull(s->rows, b->number, requests);
+  RONDE_TRY(ronde__ps_wait(s, requests, s->n_servers));
   if (cut->n_dead) ronde__bucket_scatter(cut, s->pulled + cut->begin, ronde__net_values(s->worker->net));
   return RONDE_OK;
 }
@@ -89,9 +96,10 @@ void ronde__ps_gradient_final(void *user, const ronde__gradient *gradient) {
 
 /* The receives lie ready before the job that waits for them has its turn. */
 ronde_status ronde__ps_begin_pulls(state *s) {
+  if (s->rows) RONDE_TRY(ronde__ps_rows_begin_pulls(s->rows));
   for (int b = s->cut.n - 1; b >= 0; b--) {
     float *into = s->cut.at[b].n_dead ? s->pulled : ronde__net_values(s->worker->net);
-    for (int i = 0; i < s->n_servers; i++) {
+    for (int i = 0; i < s->n_servers && !has_rows(s, b); i++) {
       ronde__range piece = ronde__bucket_piece(&s->cut.at[b], i, s->n_servers);
       if (piece.n)
         RONDE_TRY(s->group->ops->irecv(s->group, ronde__ps_rank_of(s, i), RONDE__PS_TAG((uint32_t)(RONDE__PS_PULL + b)),
@@ -206,16 +214,18 @@ static ronde_status send_array(state *s, uint32_t tag, const float *values, floa
   return RONDE_OK;
 }
 
-static ronde_status send_plan(state *s, const ronde__ps_plan *plan) {
+static ronde_status send_plan(state *s, ronde__ps_plan *plan) {
   uint64_t *lengths;
   uint32_t tag = RONDE__PS_TAG(RONDE__PS_PLAN);
   ronde_status status = RONDE_OK;
   RONDE__ALLOC(lengths, (size_t)s->cut.n * sizeof *lengths, "parameter servers");
   for (int i = 0; i < s->n_servers && status == RONDE_OK; i++) {
     for (int b = 0; b < s->cut.n; b++) lengths[b] = ronde__bucket_piece(&s->cut.at[b], i, s->n_servers).n;
+    if (s->rows) ronde__ps_rows_count(s->rows, i, plan);
     status = ronde__transport_send(s->group, ronde__ps_rank_of(s, i), tag, plan, sizeof *plan);
     size_t bytes = (size_t)s->cut.n * sizeof *lengths;
     if (status == RONDE_OK) status = ronde__transport_send(s->group, ronde__ps_rank_of(s, i), tag, lengths, bytes);
+    if (status == RONDE_OK && s->rows) status = ronde__ps_rows_send_plan(s->rows, i, plan);
   }
   ronde__free(lengths);
   return status;
@@ -232,7 +242,7 @@ static ronde_status send_state(state *s, bool with_optimizer, float *packed) {
 }
 
 static ronde_status set_up_servers(state *s) {
-  ronde__ps_plan plan = {s->cut.n, ronde__optim_updates(s->worker->optim)};
+  ronde__ps_plan plan = {.n_buckets = s->cut.n, .n_updates = ronde__optim_updates(s->worker->optim)};
   float *packed;
   RONDE_TRY(send_plan(s, &plan));
   RONDE_TRY(make_packed(s, &packed));
@@ -258,6 +268,8 @@ static ronde_status set_up(state *s) {
   ronde__worker *worker = s->worker;
   ronde__transport *workers = worker->transport;
   RONDE_TRY(make_buckets(s));
+  if (s->settings->options->sparse_gradients)
+    RONDE_TRY(ronde__ps_rows_create(worker, s->group, s->servers, s->n_servers, &s->cut, &s->rows));
   RONDE__ALLOC(s->buckets, (size_t)s->cut.n * sizeof *s->buckets, "parameter servers");
   for (int b = 0; b < s->cut.n; b++) s->buckets[b] = (bucket){.state = s, .number = b};
   int n = (CREDITS + s->cut.n + 3) * s->n_servers + 1;
@@ -282,6 +294,7 @@ void ronde__ps_destroy(void *opaque) {
   if (!s) return;
   ronde__comm_thread_destroy(s->thread);
   if (s->requests) s->group->ops->cancel(s->group, s->requests, s->n_requests);
+  ronde__ps_rows_destroy(s->rows);
   ronde__buckets_free(&s->cut);
   ronde__free(s->buckets);
   ronde__free(s->requests);

@@ -8,6 +8,7 @@
 
 #include "strategy/buckets.h"
 #include "strategy/ps.h"
+#include "strategy/ps_rows.h"
 #include "strategy/server.h"
 
 enum { RONDE__PS_CREDITS = 4 }; /* buckets on their way to the servers, at most */
@@ -24,8 +25,9 @@ typedef struct ronde__ps_worker {
   ronde__transport *group;
   ronde__comm_thread *thread;
   ronde__buckets cut;
-  bool lockstep; /* all workers make the same updates */
-  float *pulled; /* [trained], where buckets that are not all live arrive packed; NULL: there are none */
+  bool lockstep;        /* all workers make the same updates */
+  ronde__ps_rows *rows; /* of tables; NULL: all rows are exchanged */
+  float *pulled;        /* [trained], where buckets that are not all live arrive packed; NULL: there are none */
   ronde__ps_bucket *buckets;
   const ronde__member *servers; /* [n_servers] */
   int n_servers, n_sent;
@@ -100,6 +102,9 @@ size_t ronde__ps_more_bytes(const ronde__strategy_settings *settings, size_t gra
 void ronde__ps_facts(const void *worker, const ronde__service *services, void *facts_out);
 extern const char *const ronde__ps_records[];
 void ronde__ps_record(const void *worker, const void *facts, int n_ranks, json_t *communication);
+/* The same where no push can be stale. */
+extern const char *const ronde__ps_sync_records[];
+void ronde__ps_sync_record(const void *worker, const void *facts, int n_ranks, json_t *communication);
 /* A role of which only the way to serve is a strategy's own. */
 #define RONDE__PS_ROLE(create_server) \
   { RONDE__SERVER, "parameter server", create_server, ronde__server_run, ronde__server_prof, ronde__server_destroy }

@@ -1,5 +1,6 @@
 /* A parameter server, whatever the way in which it serves: set-up, clipping, its state, the end. */
 #include "strategy/server_impl.h"
+#include "strategy/server_rows.h"
 
 #include <stdlib.h>
 
@@ -46,6 +47,7 @@ ronde_status ronde__server_create(const ronde__service_options *options, ronde__
 void ronde__server_destroy(void *server) {
   ronde__server *s = server;
   if (!s) return;
+  ronde__server_rows_destroy(s);
   ronde__prof_destroy(s->prof);
   ronde__optim_destroy(s->optim);
   ronde__free(s->begin);
@@ -96,6 +98,26 @@ static ronde_status take_plan(ronde__server *s, ronde__ps_plan *plan) {
   return status;
 }
 
+static ronde_status take_patches(ronde__server *s, const ronde__ps_plan *plan, const ronde__ps_table *tables) {
+  ronde__ps_patch *patches;
+  size_t bytes = (size_t)plan->n_patches * sizeof *patches;
+  RONDE__ALLOC(patches, bytes, "parameter server");
+  ronde_status status = bytes ? ronde__server_take(s, RONDE__PS_PLAN, patches, bytes) : RONDE_OK;
+  if (status == RONDE_OK) status = ronde__server_rows_create(s, plan, tables, patches);
+  ronde__free(patches);
+  return status;
+}
+
+static ronde_status take_tables(ronde__server *s, const ronde__ps_plan *plan) {
+  ronde__ps_table *tables;
+  size_t bytes = (size_t)plan->n_tables * sizeof *tables;
+  RONDE__ALLOC(tables, bytes, "parameter server");
+  ronde_status status = ronde__server_take(s, RONDE__PS_PLAN, tables, bytes);
+  if (status == RONDE_OK) status = take_patches(s, plan, tables);
+  ronde__free(tables);
+  return status;
+}
+
 static ronde_status take_array(ronde__server *s, uint32_t tag, float *array) {
   for (int b = 0; b < s->n_buckets; b++)
     if (ronde__server_length(s, b))
@@ -107,6 +129,7 @@ static ronde_status set_up(ronde__server *s) {
   ronde__ps_plan plan;
   RONDE_TRY(server_make_room(s));
   RONDE_TRY(take_plan(s, &plan));
+  if (plan.n_tables > 0) RONDE_TRY(take_tables(s, &plan));
   size_t n_workers = (size_t)s->n_workers;
   ronde__free(s->requests);
   s->requests = NULL;

@@ -2,7 +2,7 @@
  * distributed deep networks", NIPS 2012. A strategy may hold a worker's answer back, and with it the worker.
  * A worker that is lost has gone: what it has pushed completely counts, the rest is dropped, by each server for its own
  * piece. Nobody is held for it. */
-#include "strategy/server_impl.h"
+#include "strategy/server_rows.h"
 
 /* A copy of the parameters travels: the next update waits for nobody. */
 static ronde_status answer(ronde__server *s, int w) {
@@ -11,7 +11,9 @@ static ronde_status answer(ronde__server *s, int w) {
   s->answers[w] = (ronde__ps_answer){s->version, s->stop};
   RONDE_TRY(group->ops->isend(group, w, RONDE__PS_TAG(RONDE__PS_ANSWER), &s->answers[w], sizeof s->answers[w],
                               &ronde__client_requests(s, w)[s->n_buckets]));
-  return s->heads[w].kind == RONDE__PS_PUSH_ALONE ? RONDE_OK : ronde__client_send_values(s, w);
+  if (s->heads[w].kind == RONDE__PS_PUSH_ALONE) return RONDE_OK;
+  if (s->heads[w].whole) ronde__server_rows_all_moved(s, w);
+  return ronde__client_send_values(s, w);
 }
 
 /* Where all have met they fetch without a step of their own, and nothing depends on the order. */
@@ -37,7 +39,10 @@ static ronde_status update(ronde__server *s, int w) {
   RONDE_TRY(note(s, w));
   uint64_t begin_ns = ronde__prof_switch(s->prof, RONDE__PHASE_UPDATE);
   ronde__optim_begin(s->optim, s->heads[w].lr);
-  ronde__optim_range_on(s->optim, s->o.pool, s->values, ronde__client_slot(s, w), 0, s->n);
+  ronde__server_rows_begin(s);
+  ronde__server_rows_join(s, w, -1);
+  ronde__server_update(s, w, 0, s->n);
+  ronde__server_rows_moved(s);
   s->version++;
   ronde__prof_op_add(s->prof, s->update_slot, begin_ns, ronde__prof_switch(s->prof, RONDE__PHASE_EXCHANGE), 0);
   return RONDE_OK;
@@ -94,7 +99,10 @@ static ronde_status serve_worker(ronde__server *s, int w) {
     s->group->ops->cancel(s->group, ronde__client_requests(s, w), RONDE__CLIENT_REQUESTS(s));
     s->clients[w] = RONDE__CLIENT_GONE;
   } else {
-    if (s->clients[w] == RONDE__CLIENT_READY || !ronde__client_is_done(s, w)) return RONDE_OK;
+    bool done;
+    if (s->clients[w] == RONDE__CLIENT_READY) return RONDE_OK;
+    RONDE_TRY(ronde__client_advance(s, w, &done));
+    if (!done) return RONDE_OK;
     RONDE_TRY(go_on(s, w));
   }
   return answer_held(s);

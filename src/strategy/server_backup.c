@@ -1,6 +1,6 @@
 /* Steps that do not wait for the slowest workers: server.h says how. Server 0 decides, and the others do the same once
  * they have received the same. */
-#include "strategy/server_impl.h"
+#include "strategy/server_rows.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -106,23 +106,29 @@ static ronde_status answer(backup *b, int w) {
 /* The mean over the examples that count: workers have divided by the number of all. Summed in the order of ranks. */
 static ronde_status update(backup *b, const ronde__rank_set *counted) {
   ronde__server *s = b->server;
-  float *sum = NULL;
+  int sum = -1;
   int64_t examples = 0;
   const ronde__ps_head *head = NULL;
   uint64_t begin = ronde__prof_switch(s->prof, RONDE__PHASE_UPDATE);
+  ronde__server_rows_begin(s);
+  for (int w = 0; w < s->n_workers; w++)
+    if (ronde__rank_set_has(counted, w)) ronde__server_rows_join(s, w, -1);
   for (int w = 0; w < s->n_workers; w++) {
     if (!ronde__rank_set_has(counted, w)) continue;
     RONDE_TRY(ronde__server_note_order(s, w));
     head = &s->heads[w];
     examples += head->examples;
-    if (sum) s->o.kernels->add(sum, ronde__client_slot(s, w), sum, (int64_t)s->n);
-    else sum = ronde__client_slot(s, w);
+    if (sum >= 0) ronde__server_add(s, w, sum, 0, s->n);
+    else sum = w;
   }
   float scale = (float)((double)head->step_examples / (double)examples);
-  if (scale != 1) s->o.kernels->scale(sum, scale, (int64_t)s->n);
-  RONDE_TRY(ronde__server_clip(s, sum));
+  float *gradients = ronde__client_slot(s, sum);
+  ronde__server_rows_summed(s, sum);
+  if (scale != 1) s->o.kernels->scale(gradients, scale, (int64_t)s->n);
+  RONDE_TRY(ronde__server_clip(s, gradients));
   ronde__optim_begin(s->optim, head->lr);
-  ronde__optim_range_on(s->optim, s->o.pool, s->values, sum, 0, s->n);
+  ronde__server_update(s, sum, 0, s->n);
+  ronde__server_rows_moved(s);
   ronde__prof_op_add(s->prof, s->update_slot, begin, ronde__prof_switch(s->prof, RONDE__PHASE_EXCHANGE), 0);
   return RONDE_OK;
 }
@@ -270,7 +276,10 @@ static ronde_status serve(backup *b) {
     RONDE_TRY(group->ops->wait_some(group, s->requests, s->n_requests, group->timeout_ns));
     ronde__prof_switch(s->prof, RONDE__PHASE_EXCHANGE);
     for (int w = 0; w < s->n_workers; w++) {
-      if (s->clients[w] == RONDE__CLIENT_GONE || is_ready(b, w) || !ronde__client_is_done(s, w)) continue;
+      bool done;
+      if (s->clients[w] == RONDE__CLIENT_GONE || is_ready(b, w)) continue;
+      RONDE_TRY(ronde__client_advance(s, w, &done));
+      if (!done) continue;
       RONDE_TRY(go_on(b, w));
       n_gone += s->clients[w] == RONDE__CLIENT_GONE;
     }

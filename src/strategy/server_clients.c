@@ -1,15 +1,43 @@
 /* Workers that a parameter server serves apart: what is awaited of each, and what each is sent. */
-#include "strategy/server_impl.h"
+#include "strategy/server_rows.h"
 
 #include "base/ghost.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-bool ronde__client_is_done(const ronde__server *s, int w) {
+static ronde__request *requests_of_rows(const ronde__server *s, int w) {
+  return ronde__client_requests(s, w) + s->n_buckets + 2;
+}
+
+static ronde_status receive_bucket(ronde__server *s, int w, int b) {
+  size_t n = ronde__server_pushed_length(s, w, b);
+  if (n == 0) return RONDE_OK;
+  return s->group->ops->irecv(s->group, w, RONDE__PS_TAG((uint32_t)(RONDE__PS_PUSH + b)),
+                              ronde__client_slot(s, w) + s->begin[b], n * sizeof(float),
+                              &ronde__client_requests(s, w)[b]);
+}
+
+/* Buckets with tables are received once it is known which rows they have. */
+static ronde_status learn_rows(ronde__server *s, int w) {
+  for (int t = 0; t < s->n_tables; t++) {
+    if (requests_of_rows(s, w)[t].impl || ronde__server_rows_is_known(s, w, t)) continue;
+    ronde__server_rows_learn(s, w, t);
+    for (int b = 0; b < s->n_buckets; b++)
+      if (ronde__server_rows_has(s, b, t) && ronde__server_rows_known(s, w, b)) RONDE_TRY(receive_bucket(s, w, b));
+  }
+  return RONDE_OK;
+}
+
+ronde_status ronde__client_advance(ronde__server *s, int w, bool *done_out) {
+  bool pushes = s->clients[w] == RONDE__CLIENT_PUSHING;
+  *done_out = false;
+  if (pushes) RONDE_TRY(learn_rows(s, w));
   for (int i = 0; i < RONDE__CLIENT_REQUESTS(s); i++)
-    if (ronde__client_requests(s, w)[i].impl) return false;
-  return true;
+    if (ronde__client_requests(s, w)[i].impl) return RONDE_OK;
+  for (int b = 0; b < s->n_buckets && pushes; b++) ronde__server_rows_spread(s, w, b);
+  *done_out = true;
+  return RONDE_OK;
 }
 
 ronde_status ronde__client_listen(ronde__server *s, int w) {
@@ -23,11 +51,9 @@ ronde_status ronde__client_receive(ronde__server *s, int w) {
   ronde__transport *group = s->group;
   ronde__request *requests = ronde__client_requests(s, w);
   s->clients[w] = RONDE__CLIENT_PUSHING;
+  RONDE_TRY(ronde__server_rows_receive(s, w, requests_of_rows(s, w)));
   for (int b = 0; b < s->n_buckets; b++)
-    if (ronde__server_length(s, b))
-      RONDE_TRY(group->ops->irecv(group, w, RONDE__PS_TAG((uint32_t)(RONDE__PS_PUSH + b)),
-                                  ronde__client_slot(s, w) + s->begin[b], ronde__server_length(s, b) * sizeof(float),
-                                  &requests[b]));
+    if (!ronde__server_rows_in(s, b)) RONDE_TRY(receive_bucket(s, w, b));
   return group->ops->irecv(group, w, RONDE__PS_TAG(RONDE__PS_RESULT), &s->results[w], sizeof s->results[w],
                            &requests[s->n_buckets]);
 }
@@ -35,12 +61,16 @@ ronde_status ronde__client_receive(ronde__server *s, int w) {
 ronde_status ronde__client_send_values(ronde__server *s, int w) {
   ronde__transport *group = s->group;
   ronde__request *requests = ronde__client_requests(s, w);
-  float *copy = ronde__client_slot(s, w);
-  if (s->n && !ronde__is_ghost(copy)) memcpy(copy, s->values, s->n * sizeof *s->values);
-  for (int b = s->n_buckets - 1; b >= 0; b--)
-    if (ronde__server_length(s, b))
-      RONDE_TRY(group->ops->isend(group, w, RONDE__PS_TAG((uint32_t)(RONDE__PS_PULL + b)), copy + s->begin[b],
-                                  ronde__server_length(s, b) * sizeof(float), &requests[b]));
+  RONDE_TRY(ronde__server_rows_tell(s, w, requests_of_rows(s, w)));
+  for (int b = s->n_buckets - 1; b >= 0; b--) {
+    float *copy = ronde__client_slot(s, w) + s->begin[b];
+    size_t n = ronde__server_length(s, b);
+    if (ronde__server_rows_in(s, b)) n = ronde__server_rows_gather(s, w, w, b);
+    else if (n && !ronde__is_ghost(copy)) memcpy(copy, s->values + s->begin[b], n * sizeof *copy);
+    if (n)
+      RONDE_TRY(group->ops->isend(group, w, RONDE__PS_TAG((uint32_t)(RONDE__PS_PULL + b)), copy, n * sizeof *copy,
+                                  &requests[b]));
+  }
   return RONDE_OK;
 }
 

@@ -22,8 +22,9 @@ struct ronde__server {
   ronde__prof *prof;
   int update_slot;
   ronde__optim *optim;
-  int n_buckets;
-  size_t *begin; /* [n_buckets + 1]: of its pieces, packed one behind the other */
+  int n_buckets, n_tables;
+  struct ronde__server_rows *rows; /* of tables (server_rows.h); NULL: there are none */
+  size_t *begin;                   /* [n_buckets + 1]: of its pieces, packed one behind the other */
   size_t n;
   float *values; /* [n] */
   float *pushed; /* [workers][n]; the first becomes their sum */
@@ -33,7 +34,7 @@ struct ronde__server {
   int *server_ranks;            /* [servers] */
   ronde__view view;
   ronde__transport *servers; /* through the view */
-  /* [n_requests]: [n_buckets][workers], then [workers]; where workers are served apart, see RONDE__CLIENT_REQUESTS;
+  /* [n_requests]: [n_buckets][workers], then [workers], and then [n_tables][workers]; where workers are served apart, see RONDE__CLIENT_REQUESTS;
    * during set-up [workers] */
   ronde__request *requests;
   int n_requests;
@@ -67,8 +68,9 @@ ronde_status ronde__server_take(ronde__server *server, uint32_t tag, void *data,
 
 /* ---- workers that are served apart (server_clients.c) --------------------------------------------------------------
  * Each worker's pushes land in a place of its own, which then holds what that worker is sent: nobody waits for another's
- * network. Its requests: buckets, then what goes with them (a head, a part or an answer), then one more message. */
-#define RONDE__CLIENT_REQUESTS(server) ((server)->n_buckets + 2)
+ * network. Its requests: buckets, then what goes with them (a head, a part or an answer), then one more message, then
+ * rows of tables. */
+#define RONDE__CLIENT_REQUESTS(server) ((server)->n_buckets + 2 + (server)->n_tables)
 
 static inline float *ronde__client_slot(const ronde__server *s, int w) { return s->pushed + (size_t)w * s->n; }
 static inline ronde__request *ronde__client_requests(const ronde__server *s, int w) {
@@ -76,8 +78,8 @@ static inline ronde__request *ronde__client_requests(const ronde__server *s, int
 }
 /* All workers are listened to. */
 ronde_status ronde__clients_create(ronde__server *server);
-/* Whether what was awaited of a worker has come. */
-bool ronde__client_is_done(const ronde__server *server, int w);
+/* Some of what is awaited of a worker may have come: done_out is whether all has. */
+ronde_status ronde__client_advance(ronde__server *server, int w, bool *done_out);
 ronde_status ronde__client_listen(ronde__server *server, int w);  /* to its next head */
 ronde_status ronde__client_receive(ronde__server *server, int w); /* its push, and its part */
 /* Sends a copy of the parameters, first layers first: the next update waits for nobody. */
