@@ -1,14 +1,15 @@
 #!/bin/sh
 # Network namespaces as hosts, for tests of several hosts on one machine. Needs root.
 #   hosts.sh up N [RATE]   hosts ronde1..rondeN on one bridge, shaped to RATE (1gbit) each way where given
-#   hosts.sh agent HOST COMMAND...   what mpirun calls instead of ssh; with RONDE_DISKS=DIR, DIR/HOST is seen there as DIR/disk
+#   hosts.sh agent HOST COMMAND...   what mpirun calls instead of ssh; a name (with a domain, too) or an address; with RONDE_DISKS=DIR, DIR/HOST is
+#                          seen there as DIR/disk
 #   hosts.sh down
 #   hosts.sh with N [RATE] -- COMMAND   all of this around COMMAND (of a shell), which alone sees the hosts: other sets, with the same
 #                          names and addresses, may be there at once, and a set ends with its last process, however that ends
 # Addresses are 10.91.7.1..N; the launching side is 10.91.7.254.
 set -eu
 net=10.91.7 prefix=ronde
-usage() { sed -n '2,8s/^# *//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,9s/^# *//p' "$0" >&2; exit 2; }
 case ${1:-} in
   up)
     trap '[ $? = 0 ] || "$0" down' EXIT
@@ -30,6 +31,7 @@ case ${1:-} in
     ;;
   agent)
     host=$2
+    case $host in $net.*) host=$prefix${host##*.} ;; *) host=${host%%.*} ;; esac
     shift 2
     disk=${RONDE_DISKS:+mount --bind "$RONDE_DISKS/$host" "$RONDE_DISKS/disk";}
     exec ip netns exec "$host" unshare --uts --ipc --mount sh -ec "hostname $host; $disk exec sh -c \"\$0\"" "$*"

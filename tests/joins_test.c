@@ -98,6 +98,23 @@ static void the_only_host_comes_back(void **state) {
   json_decref(json);
 }
 
+/* Whoever names the hosts need not call them as they call themselves. */
+static void a_lost_host_is_known_by_other_names(void **state) {
+  static const char *const names[] = {"10.91.7.1", "ronde1.test"};
+  char options[200], lost[100];
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    snprintf(options, sizeof options, "--epochs 400 --hosts %s --on-loss restart --drill slow:0:5 --out named%zu",
+             names[i], i);
+    snprintf(lost, sizeof lost, "host %s was lost, or Open MPI's daemon there, and with it: rank 0", names[i]);
+    check_run(4, run_on_hosts(i ? ONCE_IT_TRAINS("named1", "kill -9 $(ip netns pids ronde1)")
+                                : ONCE_IT_TRAINS("named0", "kill -9 $(ip netns pids ronde1)"),
+                              options));
+    check_says(lost);
+    snprintf(lost, sizeof lost, "no host is left for a worker (lost: %s)", names[i]);
+    check_says(lost);
+  }
+}
+
 /* What happens for an hour, for some seconds: scripts/churn.py. */
 static void a_run_survives_churn(void **state) {
   need_mpi();
@@ -129,6 +146,7 @@ int main(void) {
       cmocka_unit_test(the_others_outlive_a_lost_host),
       cmocka_unit_test(one_worker_is_left_and_is_lost),
       cmocka_unit_test(the_only_host_comes_back),
+      cmocka_unit_test(a_lost_host_is_known_by_other_names),
       cmocka_unit_test(a_run_survives_churn),
       cmocka_unit_test(joins_that_cannot_be_are_refused),
   };

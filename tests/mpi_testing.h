@@ -21,7 +21,7 @@ static inline int remove_folder(void **state) { return chdir("/") ? 1 : run("rm 
 /* Skips the test where processes cannot train; and in a build with the address sanitizer, nobody looks for leaks from then on. */
 void need_mpi(void);
 
-/* Trains on three hosts, ronde1 to ronde3, or those of --hostfile in options, which are network namespaces, reached by a script in the
+/* Trains on three hosts, ronde1 to ronde3, or those of --hosts or --hostfile in options, which are network namespaces, reached by a script in the
  * place of ssh. prepare: a command when
  * they are there, such as one that goes on in the background; what it leaves behind is gone with them. AWAY is in front of
  * what runs there. */

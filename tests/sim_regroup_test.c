@@ -2,7 +2,7 @@
  * orders drawn from it: those that are left go on as a world of their own. What they end with is what runs without any
  * loss end with that are stopped where the survivors went on, and go on with fewer workers: to the last bit, running
  * statistics included. Every step is reported once, and every epoch has all of its examples.
- * RONDE_SWEEP_SEEDS: how many schedules of faults. */
+ * RONDE_SWEEP_SEEDS: how many schedules of faults; RONDE_SWEEP_FIRST: the seed of the first. */
 #include "resume_testing.h"
 
 #include "comm/virtual.h"
@@ -208,9 +208,10 @@ static void judge(const observed *o) {
 }
 
 static void those_that_are_left_go_on(void **state) {
-  const char *wanted = getenv("RONDE_SWEEP_SEEDS");
+  const char *wanted = getenv("RONDE_SWEEP_SEEDS"), *begin = getenv("RONDE_SWEEP_FIRST");
+  uint64_t first = begin ? strtoull(begin, NULL, 10) : 0;
   int n_seeds = wanted ? atoi(wanted) : SEEDS, n_gone_on = 0, n_twice = 0, n_ended = 0, n_late = 0;
-  for (uint64_t seed = 0; seed < (uint64_t)n_seeds; seed++) {
+  for (uint64_t seed = first; seed < first + (uint64_t)n_seeds; seed++) {
     now.variant = (int)(seed % RONDE__COUNT(variants));
     now.n_faults = 0;
     now.late_ns = 0;

@@ -59,8 +59,8 @@ static void note_daemon(tool_launched *l, int number, const char *state) {
 
 static void note_no_program(tool_launched *l, const tool_rank *rank) {
   char self[4096];
-  if (!*rank->host || !tool_self_path(self, sizeof self)) return;
-  snprintf(l->failed_host, sizeof l->failed_host, "%s", rank->host);
+  if (!*rank->listed || !tool_self_path(self, sizeof self)) return;
+  snprintf(l->failed_host, sizeof l->failed_host, "%s", rank->listed);
   snprintf(l->failed_why, sizeof l->failed_why,
            "host %s was reached, but ronde cannot be run there by the path used here: %.512s", rank->host, self);
 }
@@ -152,7 +152,8 @@ static void note_begin(tool_launched *l, const tool_mark *mark) {
   tool_rank *rank = rank_of(l, mark->number);
   if (!rank || rank->begun) return;
   gethostname(own, sizeof own - 1);
-  *rank = (tool_rank){.begun = true, .gone = rank->gone, .pid = strcmp(mark->name, own) ? 0 : (pid_t)mark->a};
+  rank->begun = true;
+  rank->pid = strcmp(mark->name, own) ? 0 : (pid_t)mark->a;
   rank->end = tool_process_open(rank->pid);
   snprintf(rank->host, sizeof rank->host, "%.63s", mark->name);
   l->n_begun++;

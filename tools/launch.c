@@ -168,6 +168,8 @@ static ronde_status start_ranks(tool_launched *l, const tool_call *call, char **
   add_word(&a, TOOL_MPIRUN);
   add_word(&a, "-np"), add_word(&a, ranks);
   if (places) add_word(&a, "--host"), add_word(&a, places), add_word(&a, "--map-by"), add_word(&a, "node");
+  /* mpirun would ask, and report, "a" for "a.example.org". */
+  if (places) add_word(&a, "--mca"), add_word(&a, "orte_keep_fqdn_hostnames"), add_word(&a, "1");
   else add_word(&a, "--oversubscribe");
   add_word(&a, "--bind-to"), add_word(&a, "none");
   /* Ranks miss each other by themselves, within 0.1 s, and end with their words said and their state written. mpirun would
@@ -209,8 +211,11 @@ static ronde_status check_files(void) {
 static void place_ranks(tool_launched *l, const tool_hosts *hosts) {
   int *counts = calloc((size_t)hosts->n + 1, sizeof *counts), *host_of = calloc((size_t)l->n_ranks, sizeof *host_of);
   if (hosts->n && counts && host_of && tool_hosts_place(hosts, l->n_ranks, counts, host_of))
-    for (int i = 0; i < l->n_ranks; i++)
-      snprintf(l->ranks[i].host, sizeof l->ranks[i].host, "%.63s", hosts->at[host_of[i]].name);
+    for (int i = 0; i < l->n_ranks; i++) {
+      const char *name = hosts->at[host_of[i]].name;
+      snprintf(l->ranks[i].host, sizeof l->ranks[i].host, "%.63s", name);
+      snprintf(l->ranks[i].listed, sizeof l->ranks[i].listed, "%s", name);
+    }
   free(counts), free(host_of);
 }
 

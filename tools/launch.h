@@ -32,8 +32,9 @@ typedef struct tool_rank {
   int code;  /* once it has ended */
   bool told; /* when another was lost: the step that the run had gone on from, and the last that has ended here */
   long long resumed_step, step;
-  double stopped_s; /* since when it is stopped, before all have joined; 0: it is not */
-  char host[64];    /* where it is, or is to be; "": not known */
+  double stopped_s;            /* since when it is stopped, before all have joined; 0: it is not */
+  char host[64];               /* where it is, by that host's own name, or is to be; "": not known */
+  char listed[TOOL_MARK_NAME]; /* the same as in --hosts, perhaps an address; "": on this one */
 } tool_rank;
 
 /* How far it is with a run that does not end by itself, and why it is ended. */

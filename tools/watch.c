@@ -66,7 +66,7 @@ static bool is_nobody_left(const tool_launched *l) {
   bool nobody = true;
   for (int i = 0; i < l->n_ranks; i++) {
     const tool_rank *rank = &l->ranks[i];
-    nobody &= rank->ended || rank->gone || (*l->lost_daemon && !strcmp(rank->host, l->lost_daemon));
+    nobody &= rank->ended || rank->gone || (*l->lost_daemon && !strcmp(rank->listed, l->lost_daemon));
   }
   return nobody;
 }
@@ -276,15 +276,16 @@ static void append_words(char *text, size_t size, const char *what, const char *
   snprintf(text + used, size - used, "%s%s", used ? what : "", more);
 }
 
-/* "rank 1 on host b, rank 3 on host d": those that have begun but not ended; or, where some have not begun, these. NULL
- * is any host. */
+/* "rank 1 on host b, rank 3 on host d": those that have begun but not ended; or, where some have not begun, these. The host
+ * by either name; NULL is any. */
 static const char *name_missing(const tool_launched *l, const char *host, char text[512]) {
   bool not_begun = l->n_begun < l->n_ranks && !host;
   text[0] = 0;
   for (int i = 0; i < l->n_ranks; i++) {
     const tool_rank *rank = &l->ranks[i];
     char one[96];
-    if (rank->ended || (not_begun && rank->begun) || (host && strcmp(rank->host, host))) continue;
+    if (rank->ended || (not_begun && rank->begun) || (host && strcmp(rank->host, host) && strcmp(rank->listed, host)))
+      continue;
     if (strlen(text) > 400) {
       append_words(text, 512, " ", "and others");
       break;
