@@ -115,6 +115,45 @@ static void a_lost_host_is_known_by_other_names(void **state) {
   }
 }
 
+/* The others without the rank that is lost: steps.jsonl lacks the steps of a second at most. */
+#define ONCE_IT_GOES_ON(out)                               \
+  "n=$(wc -l <" out "/steps.jsonl); until [ $(wc -l <" out \
+  "/steps.jsonl) -gt $((n + 250)) ] "                      \
+  "|| ! sleep 0.1; do :; done; "
+#define KILL_THERE(host) "for p in $(ip netns pids " host "); do grep -qx ronde /proc/$p/comm && kill -9 $p; done; "
+#define GO_ON_AND_RESTART \
+  "--epochs 200 --on-loss continue --checkpoint-every 20 --sentinel 100 --timeout 20 --drill slow:0:5 --out "
+
+static void check_restart(const char *out, const char *left_out, int n_ranks) {
+  json_t *json = left_by(out, "run.json"), *restarts = json_object_get(json, "restarts");
+  assert_int_equal(json_array_size(restarts), 1);
+  assert_string_equal(json_string_value(json_object_get(json_array_get(restarts, 0), "hosts_left_out")), left_out);
+  assert_int_equal(json_integer_value(json_object_get(json_array_get(restarts, 0), "ranks")), n_ranks);
+  json_decref(json);
+}
+
+/* A start with it would fail, and it would have to be left out by another one. */
+static void a_host_without_which_they_went_on_stays_out(void **state) {
+  check_run(
+      0, run_on_hosts(ONCE_IT_TRAINS("out", "ip link set ronde3v down; " ONCE_IT_GOES_ON("out") KILL_THERE("ronde1")),
+                      GO_ON_AND_RESTART "out"));
+  check_restart("out", "ronde3", 2);
+}
+
+/* Of the two that are cut off one after the other only rank 0 is named at the end: nobody waits for the first one to save. */
+static void rank_0_is_cut_off_after_another(void **state) {
+  check_run(0, run_on_hosts(ONCE_IT_TRAINS(
+                                "cut", "ip link set ronde3v down; " ONCE_IT_GOES_ON("cut") "ip link set ronde1v down"),
+                            GO_ON_AND_RESTART "cut"));
+  check_restart("cut", "ronde1, ronde3", 1);
+}
+
+static void a_host_whose_process_was_killed_stays_in(void **state) {
+  check_run(0, run_on_hosts(ONCE_IT_TRAINS("in", KILL_THERE("ronde3") ONCE_IT_GOES_ON("in") KILL_THERE("ronde1")),
+                            GO_ON_AND_RESTART "in"));
+  check_restart("in", "", 3);
+}
+
 /* What happens for an hour, for some seconds: scripts/churn.py. */
 static void a_run_survives_churn(void **state) {
   need_mpi();
@@ -147,6 +186,9 @@ int main(void) {
       cmocka_unit_test(one_worker_is_left_and_is_lost),
       cmocka_unit_test(the_only_host_comes_back),
       cmocka_unit_test(a_lost_host_is_known_by_other_names),
+      cmocka_unit_test(a_host_without_which_they_went_on_stays_out),
+      cmocka_unit_test(rank_0_is_cut_off_after_another),
+      cmocka_unit_test(a_host_whose_process_was_killed_stays_in),
       cmocka_unit_test(a_run_survives_churn),
       cmocka_unit_test(joins_that_cannot_be_are_refused),
   };

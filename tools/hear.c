@@ -49,12 +49,15 @@ static bool any_rank_runs(const tool_launched *l) {
   return any;
 }
 
+static void note_lost_daemon(tool_launched *l, const char host[TOOL_MARK_NAME]) {
+  memcpy(l->lost_daemon, host, sizeof l->lost_daemon);
+  for (int i = 0; i < l->n_ranks; i++) l->ranks[i].away |= !strcmp(l->ranks[i].listed, host);
+}
+
 static void note_daemon(tool_launched *l, int number, const char *state) {
   static const char *const lost[] = {"COMMUNICATION FAILURE", "HEARTBEAT FAILED", "FAILED TO START"};
-  if (l->stage != TOOL_RUNS || !any_rank_runs(l) || number < 1 || number >= l->n_daemons || *l->lost_daemon ||
-      !begins(state, lost, 3))
-    return;
-  memcpy(l->lost_daemon, l->daemon_hosts[number], sizeof l->lost_daemon);
+  if (l->stage == TOOL_RUNS && any_rank_runs(l) && number >= 1 && number < l->n_daemons && begins(state, lost, 3))
+    note_lost_daemon(l, l->daemon_hosts[number]);
 }
 
 static void note_no_program(tool_launched *l, const tool_rank *rank) {
@@ -72,6 +75,7 @@ static void note_rank(tool_launched *l, int number, const char *state) {
   tool_rank *rank = rank_of(l, number);
   if (!rank || !begins(state, gone, 5)) return;
   rank->gone = true;
+  rank->reported |= l->stage == TOOL_RUNS; /* mpirun takes them all for ended once it is told to end */
   if (!rank->begun && !l->ended_early && l->stage == TOOL_RUNS) l->ended_early = number + 1;
   if (begins(state, gone + 3, 2) && !*l->failed_why) note_no_program(l, rank);
   if (!begins(state, gone, 1) || rank->ended || l->killed_signal) return;
@@ -201,7 +205,7 @@ static void note_unreached(tool_launched *l, const tool_mark *mark) {
   tool_add_line(l->said_there, sizeof l->said_there, mark->text);
   if (!any_rank_runs(l) || *l->failed_host) return;
   if (l->n_begun == l->n_ranks) {
-    if (l->stage == TOOL_RUNS) memcpy(l->lost_daemon, mark->name, sizeof mark->name);
+    if (l->stage == TOOL_RUNS) note_lost_daemon(l, mark->name);
     return;
   }
   memcpy(l->failed_host, mark->name, sizeof mark->name);

@@ -26,11 +26,13 @@ typedef struct tool_stream {
 
 typedef struct tool_rank {
   bool begun, ended;
-  bool gone; /* its process has ended, as mpirun or the system says, or the others go on without it */
-  pid_t pid; /* where it runs on this host, else 0, */
-  int end;   /* and then a descriptor that knows how it ended (pidfd), or -1 */
-  int code;  /* once it has ended */
-  bool told; /* when another was lost: the step that the run had gone on from, and the last that has ended here */
+  bool gone;     /* its process has ended, as mpirun or the system says, or the others go on without it */
+  bool reported; /* by Open MPI's daemon there, that its process has ended */
+  bool away;     /* that daemon is lost */
+  pid_t pid;     /* where it runs on this host, else 0, */
+  int end;       /* and then a descriptor that knows how it ended (pidfd), or -1 */
+  int code;      /* once it has ended */
+  bool told;     /* when another was lost: the step that the run had gone on from, and the last that has ended here */
   long long resumed_step, step;
   double stopped_s;            /* since when it is stopped, before all have joined; 0: it is not */
   char host[64];               /* where it is, by that host's own name, or is to be; "": not known */

@@ -35,16 +35,16 @@ ronde_status tool_restart_check(const tool_call *call) {
 
 /* ---- who is left ---- */
 
-/* Nothing could be started there; mpirun has lost its daemon there; or none of its ranks has come to an end, and nobody has seen that host speak for a
- * process that has gone. */
+/* Nothing could be started there; mpirun has lost its daemon there; the others went on without a rank whose end that has not
+ * reported; or none of its ranks has come to an end, and nobody has seen that host speak for a process that has gone. */
 static bool is_host_lost(const tool_launched *l, const int *host_of, const tool_hosts *hosts, int host) {
   bool any = false, all = true;
   if (*l->failed_host) return !strcmp(l->failed_host, hosts->at[host].name);
-  if (*l->lost_daemon && !strcmp(l->lost_daemon, hosts->at[host].name)) return true;
   for (int r = 0; r < l->n_ranks; r++) {
     const tool_rank *rank = &l->ranks[r];
     if (host_of[r] != host) continue;
     any = true;
+    if (rank->away || (rank->gone && !rank->reported)) return true;
     if (rank->begun && *l->lost_host && !l->killed_signal && !strcmp(rank->host, l->lost_host)) return true;
     all &= !rank->ended && !rank->gone;
   }

@@ -66,7 +66,7 @@ static bool is_nobody_left(const tool_launched *l) {
   bool nobody = true;
   for (int i = 0; i < l->n_ranks; i++) {
     const tool_rank *rank = &l->ranks[i];
-    nobody &= rank->ended || rank->gone || (*l->lost_daemon && !strcmp(rank->listed, l->lost_daemon));
+    nobody &= rank->ended || rank->gone || rank->away;
   }
   return nobody;
 }
@@ -155,12 +155,12 @@ static void pass_requests_on(tool_launched *l) {
 }
 
 /* Whether the error that was printed names each rank that has not ended: such a one may have been killed before it could
- * say how it did. */
-static bool are_named(const tool_launched *l) {
+ * say how it did. or_gone: those need not be named that are known to have gone, or were left out before. */
+static bool are_named(const tool_launched *l, bool or_gone) {
   for (int i = 0; i < l->n_ranks; i++) {
     char name[24];
     int length = snprintf(name, sizeof name, "rank %d", i);
-    bool named = l->ranks[i].ended;
+    bool named = l->ranks[i].ended || (or_gone && l->ranks[i].gone);
     for (const char *at = l->first_error; !named && (at = strstr(at, name)); at++)
       named = !isdigit((unsigned char)at[length]);
     if (!named) return false;
@@ -169,7 +169,7 @@ static bool are_named(const tool_launched *l) {
 }
 
 /* All that live have ended because of those that do not, and have said so. */
-static bool is_explained(const tool_launched *l) { return l->code == 4 && l->error_seen && are_named(l); }
+static bool is_explained(const tool_launched *l) { return l->code == 4 && l->error_seen && are_named(l, true); }
 
 /* SIGHUP is the signal by which mpirun ends its job that is left to it. */
 static void next_stage(tool_launched *l) {
@@ -404,7 +404,7 @@ static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
   if (code == 0) return RONDE_OK;
   if (l->error_seen) tool_error_shown();
   if (tool_signal() && (code == 130 || code == 143)) return RONDE_E_CANCELLED;
-  if (l->error_seen && (code != 4 || are_named(l))) return tool_status_of_exit(code);
+  if (l->error_seen && (code != 4 || are_named(l, false))) return tool_status_of_exit(code);
   if (all_ended) return tool_fail(tool_status_of_exit(code), "%s", ronde_status_text(tool_status_of_exit(code)));
   if (l->n_begun == 0)
     return tool_fail(
