@@ -181,6 +181,49 @@ static void test_tokens_that_do_not_fit(void **state) {
           "pair.onnx translates", "pairs:FILE");
 }
 
+static ronde_status read_tokens(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
+                                float *targets) {
+  const int64_t places = ((const ronde_source *)user)->dims[0];
+  for (int64_t i = 0; i < n * places; i++) {
+    const int32_t token = (int32_t)((ids[i / places] * 5 + i % places * 7) % 12);
+    memcpy(x + i, &token, sizeof token);
+    labels[i] = (token + 7) % 12;
+  }
+  return RONDE_OK;
+}
+
+/* As many places as the data have; what is written then has so many. */
+static void test_open_dimensions(void **state) {
+  need_onnx();
+  for (int64_t places = 5; places <= 16; places += 11) {
+    ronde_source source = {.name = "tokens",
+                           .rank = 1,
+                           .dims = {places},
+                           .classes = 12,
+                           .label_elems = places,
+                           .vocabulary = 12,
+                           .n_examples = {40, 8},
+                           .read = read_tokens,
+                           .user = &source};
+    json_decref(run_job(
+        "train", "model=" GOLDEN "/torch-open-gpt.onnx batch=10 steps=30 lr=0.5 threads=1 out=@/run overwrite=on",
+        &source));
+    export_to("init=@/run format=onnx output=@/trained.onnx");
+    json_t *a = run_job("eval", "init=@/run threads=1", &source),
+           *b = run_job("eval", "model=@/trained.onnx threads=1", &source);
+    json_t *c = run_job("eval", "model=" GOLDEN "/torch-open-gpt.onnx threads=1", &source);
+    assert_true(real_at(a, "loss") == real_at(b, "loss") && real_at(a, "loss") < real_at(c, "loss"));
+    json_decref(a);
+    json_decref(b);
+    json_decref(c);
+  }
+  refused("export", "model=" GOLDEN "/torch-open-gpt.onnx format=onnx output=@/out.onnx", NULL, RONDE_E_USAGE,
+          "dimension 1 of its input input, places0, is open", "neither data nor --shape");
+  refused("export", "model=" GOLDEN "/torch-open-gpt.onnx shape=4x4 format=onnx output=@/out.onnx", NULL, RONDE_E_USAGE,
+          "its input input has 1 dimensions an example, not 2", "");
+  export_to("model=" GOLDEN "/torch-open-gpt.onnx shape=9 format=onnx output=@/out.onnx");
+}
+
 /* Bands and frames, how many of these are there, and up to three labels. */
 static ronde_status read_speech(void *user, ronde_split split, const int64_t *ids, int64_t n, float *x, int64_t *labels,
                                 float *targets) {
@@ -356,6 +399,7 @@ int main(void) {
       TEST(test_same_bits_of_tokens),
       TEST(test_a_text_from_a_file),
       TEST(test_tokens_that_do_not_fit),
+      TEST(test_open_dimensions),
       TEST(test_speech),
       TEST(test_fresh_weights),
       TEST(test_a_new_output_layer),

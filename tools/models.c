@@ -9,10 +9,14 @@ static void print_one(const json_t *model) {
       {"shape", TOOL_CELL_SHAPE, "shape", 0, 1},
   };
   char parameters[32], flops[32], shape[64];
+  const char *name;
+  json_t *size;
   printf("%s: %s\n\n", tool_string(model, "name"), tool_string(model, "about"));
   printf("parameters     %s\n", tool_count(tool_number(model, "parameters"), parameters));
   printf("forward FLOPs  %s an example\n", tool_count(tool_number(model, "forward_flops_per_example"), flops));
   printf("input          %s\n", tool_shape(json_object_get(model, "shape"), shape));
+  json_object_foreach(json_object_get(model, "open"), name, size)
+      printf("open           %s, here %" JSON_INTEGER_FORMAT "\n", name, json_integer_value(size));
   printf("classes        %.0f\n\n", tool_number(model, "classes"));
   tool_table(json_object_get(model, "tensors"), columns, sizeof columns / sizeof columns[0]);
 }

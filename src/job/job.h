@@ -203,6 +203,8 @@ int64_t ronde__memory_needed(const ronde__job *job, int rank);
 ronde_status ronde__job_optim(const ronde__job *job, const ronde__net *net, ronde__optim **optim_out);
 /* The file's network as a model: by its name, with its classes. */
 ronde__model ronde__file_model(const ronde__onnx *file, const char *name);
+/* Gives a file's open dimensions the sizes of the job's inputs, which are its inputs of the same names, else in their order. */
+ronde_status ronde__file_bind(ronde__onnx *file, const ronde__shape *shape, const ronde__more_inputs *more);
 /* The graph of a file's network by itself, with the loss for classes. */
 ronde_status ronde__file_graph(const ronde__onnx *file, ronde_graph **graph_out);
 /* The inputs beside the first one: of the data; of a built-in model; and as text (more_inputs.c), for a file of weights:

@@ -165,6 +165,18 @@ ronde__more_inputs ronde__file_more(const ronde__onnx *file) {
   return more;
 }
 
+ronde_status ronde__file_bind(ronde__onnx *file, const ronde__shape *shape, const ronde__more_inputs *more) {
+  const ronde__more_inputs own = ronde__file_more(file);
+  ronde__shape inputs[RONDE_MAX_INPUTS] = {*shape};
+  for (int i = 0; i < own.n; i++) {
+    int from = i;
+    for (int k = 0; k < more->n; k++)
+      if (!strcmp(more->at[k].name, own.at[i].name)) from = k;
+    if (from < more->n) inputs[i + 1] = more->at[from].shape;
+  }
+  return ronde__onnx_bind(file, inputs, own.n + 1);
+}
+
 ronde_status ronde__file_graph(const ronde__onnx *file, ronde_graph **graph_out) {
   const ronde__more_inputs more = ronde__file_more(file);
   const ronde__model model = ronde__file_model(file, NULL);

@@ -1,5 +1,5 @@
 /* Opening an ONNX file: its names become numbers, what its output does not need is left aside, and its network is built
- * once, so that whatever is wrong is found before anything else happens. */
+ * once, so that whatever is wrong is found before anything else happens; of a file with open dimensions, when they have sizes. */
 #include "onnx/import.h"
 
 #include <errno.h>
@@ -218,9 +218,6 @@ static ronde_status prepare(ronde__onnx *file) {
   RONDE_TRY(check_order(file));
   RONDE_TRY(ronde__onnx_find_vocabularies(file));
   file->head = find_head(file);
-  RONDE_TRY(try_network(file));
-  ronde__shape_text(&file->shape, file->shape_text, sizeof file->shape_text);
-  snprintf(file->outputs_text, sizeof file->outputs_text, "%" PRId64, file->outputs);
   bool known = !ronde__is_empty(model->producer_name);
   file->about =
       ronde__format("ONNX file by %s%s%s, opset %" PRId64, known ? RONDE__SHOWN(model->producer_name) : "?",
@@ -229,11 +226,8 @@ static ronde_status prepare(ronde__onnx *file) {
   return file->about ? RONDE_OK : ronde__fail(RONDE_E_MEMORY, "%s: no memory for its description", file->path);
 }
 
-/* The file, and what lies beside it, as the layers read it. */
-static ronde_status hash(ronde__onnx *file, const void *data, size_t bytes) {
-  ronde__sha256 sha;
-  RONDE_TRY(ronde__sha256_init(&sha));
-  ronde__sha256_update(&sha, data, bytes);
+/* What lies beside the file, behind what is in it, as the layers read it. */
+static ronde_status hash(ronde__onnx *file) {
   ronde_status status = RONDE_OK;
   for (int i = 0; i < file->n_weights && status == RONDE_OK; i++) {
     const Onnx__TensorProto *tensor = file->weights[i].tensor;
@@ -242,11 +236,17 @@ static ronde_status hash(ronde__onnx *file, const void *data, size_t bytes) {
     float *values = ronde__alloc(size);
     status = values ? ronde__onnx_read_floats(file, tensor, values)
                     : ronde__fail(RONDE_E_MEMORY, "%s: no memory for %zu bytes", file->path, size);
-    if (status == RONDE_OK) ronde__sha256_update(&sha, values, size);
+    if (status == RONDE_OK) ronde__sha256_update(&file->sha, values, size);
     ronde__free(values);
   }
-  ronde_status ended = ronde__sha256_final(&sha, status == RONDE_OK ? file->sha256 : NULL);
-  return status == RONDE_OK ? ended : status;
+  return status == RONDE_OK ? ronde__sha256_final(&file->sha, file->sha256) : status;
+}
+
+ronde_status ronde__onnx_settle(ronde__onnx *file) {
+  RONDE_TRY(try_network(file));
+  ronde__shape_text(&file->shape, file->shape_text, sizeof file->shape_text);
+  snprintf(file->outputs_text, sizeof file->outputs_text, "%" PRId64, file->outputs);
+  return hash(file);
 }
 
 static ronde_status parse(const char *name, const char *folder, const void *data, size_t bytes, int lead,
@@ -262,7 +262,9 @@ static ronde_status parse(const char *name, const char *folder, const void *data
   ronde_status status = file->path && file->folder ? ronde__onnx_unpack(name, data, bytes, &file->model)
                                                    : ronde__fail(RONDE_E_MEMORY, "%s: no memory for its name", name);
   if (status == RONDE_OK) status = prepare(file);
-  if (status == RONDE_OK) status = hash(file, data, bytes);
+  if (status == RONDE_OK) status = ronde__sha256_init(&file->sha);
+  if (status == RONDE_OK) ronde__sha256_update(&file->sha, data, bytes);
+  if (status == RONDE_OK && !file->is_open) status = ronde__onnx_settle(file);
   if (status == RONDE_OK) *file_out = file;
   else ronde__onnx_close(file);
   return status;
@@ -305,6 +307,7 @@ ronde_status ronde__onnx_open(const char *path, ronde__onnx **file_out) {
 
 void ronde__onnx_close(ronde__onnx *file) {
   if (!file) return;
+  if (file->sha.context) (void)ronde__sha256_final(&file->sha, NULL);
   for (int i = 0; i < file->n_weights; i++) free(file->weights[i].name);
   free(file->weights);
   for (int i = 0; i < file->n_made; i++) onnx__tensor_proto__free_unpacked(file->made[i], NULL);

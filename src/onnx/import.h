@@ -127,7 +127,9 @@ typedef struct ronde__onnx_input {
   bool integers;
   int rank; /* in the file, without the batch */
   ronde__shape shape;
-  int64_t vocabulary; /* of tokens; 0: it is values, or lengths */
+  const char
+      *open[RONDE_MAX_RANK]; /* the name of a dimension that the file leaves open, "": it has none; NULL: it is not */
+  int64_t vocabulary;        /* of tokens; 0: it is values, or lengths */
 } ronde__onnx_input;
 
 /* An input of a file without a batch. */
@@ -158,12 +160,14 @@ struct ronde__onnx {
   int n_pieces;
   int head;           /* the node of the linear layer that makes the output; -1: there is none */
   int64_t batch;      /* that the file was made for; 0: any */
+  bool is_open;       /* dimensions beside the batch have no size yet, 0 in the shapes of inputs */
   ronde__shape shape; /* of the first input */
   int64_t outputs;
   char shape_text[96], outputs_text[24];
   ronde__onnx_weight *weights; /* [n_weights], of the network as the file has it */
   Onnx__TensorProto **made;    /* [n_made], of arrays that follow from the file alone and are operands */
   int n_made;
+  ronde__sha256 sha;
   char sha256[RONDE__SHA256_HEX];
 };
 
@@ -265,6 +269,11 @@ const ronde__onnx_node *ronde__onnx_only_reader(const ronde__onnx *file, int val
 ronde_status ronde__onnx_find_ends(ronde__onnx *file);
 /* How many tokens there are of inputs of integers; RONDE_E_INPUT: one is neither tokens nor lengths. */
 ronde_status ronde__onnx_find_vocabularies(ronde__onnx *file);
+
+/* ---- file.c ---- */
+
+/* Once all dimensions have a size: builds the network, and notes its weights. */
+ronde_status ronde__onnx_settle(ronde__onnx *file);
 
 /* ---- value_names.c ---- */
 

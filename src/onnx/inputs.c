@@ -6,17 +6,35 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What an open dimension is called, "" if it has no name; NULL: it has a size. */
+static const char *open_name(const Onnx__TensorShapeProto__Dimension *dim) {
+  if (dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE) return NULL;
+  bool named = dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM && dim->dim_param;
+  return named ? dim->dim_param : "";
+}
+
 static ronde_status check_dim(const ronde__onnx *file, const char *input, const Onnx__TensorShapeProto__Dimension *dim,
                               size_t d) {
-  bool fixed = dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
-  bool named = dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM && dim->dim_param;
-  if (!fixed)
-    return ronde__fail(
-        RONDE_E_INPUT, "%s: dimension %zu of its input %s%s%s is open, but only the first one, the batch, may be",
-        file->path, d, RONDE__SHOWN(input), named ? ", " : "", named ? RONDE__SHOWN(dim->dim_param) : "");
+  if (open_name(dim))
+    return ronde__fail(RONDE_E_INPUT, "%s: dimension %zu of its input %s is open, but no batch is in front of it",
+                       file->path, d, RONDE__SHOWN(input));
   if (dim->dim_value < 1)
     return ronde__fail(RONDE_E_INPUT, "%s: dimension %zu of its input %s is %" PRId64, file->path, d,
                        RONDE__SHOWN(input), dim->dim_value);
+  return RONDE_OK;
+}
+
+/* Dimension d in the file, the batch being the first. */
+static ronde_status read_dim(ronde__onnx *file, ronde__onnx_input *input, const Onnx__TensorShapeProto *shape,
+                             size_t d) {
+  const char *open = open_name(shape->dim[d]), *batch = open_name(shape->dim[0]);
+  if (!open) RONDE_TRY(check_dim(file, input->name, shape->dim[d], d));
+  if (open && *open && batch && !strcmp(open, batch))
+    return ronde__fail(RONDE_E_INPUT, "%s: dimension %zu of its input %s, %s, is the batch a second time", file->path,
+                       d, RONDE__SHOWN(input->name), RONDE__SHOWN(open));
+  file->is_open |= open != NULL;
+  input->open[input->shape.rank] = open;
+  input->shape.dim[input->shape.rank++] = open ? 0 : shape->dim[d]->dim_value;
   return RONDE_OK;
 }
 
@@ -49,10 +67,7 @@ static ronde_status read_input(ronde__onnx *file, const Onnx__ValueInfoProto *fr
         RONDE__SHOWN(from->name));
   if (file->n_inputs == 0 && shape->dim[0]->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE)
     file->batch = ronde__max(0, shape->dim[0]->dim_value);
-  for (size_t d = 1; d < shape->n_dim; d++) {
-    RONDE_TRY(check_dim(file, from->name, shape->dim[d], d));
-    input->shape.dim[input->shape.rank++] = shape->dim[d]->dim_value;
-  }
+  for (size_t d = 1; d < shape->n_dim; d++) RONDE_TRY(read_dim(file, input, shape, d));
   input->rank = input->shape.rank;
   if (input->rank == 0) input->shape = (ronde__shape){1, {1}};
   file->n_inputs++;

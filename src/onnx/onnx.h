@@ -28,6 +28,15 @@ ronde_status ronde__onnx_parse_case(const char *name, const void *data, size_t b
                                     ronde__onnx **file_out);
 void ronde__onnx_close(ronde__onnx *file); /* NULL is taken */
 
+/* Whether dimensions of its inputs beside the batch have no size yet: they are 0 in ronde__onnx_input_at. Such a file has no
+ * outputs, weights or SHA-256, and cannot be built, before ronde__onnx_bind. */
+bool ronde__onnx_is_open(const ronde__onnx *file);
+/* Gives open dimensions the sizes that examples of inputs [n] have, and all of one name the same; rank 0: nothing is known of
+ * that input. Then checks what ronde__onnx_open could not. RONDE_E_USAGE names a dimension that has no size, or two. */
+ronde_status ronde__onnx_bind(ronde__onnx *file, const ronde__shape *inputs, int n);
+/* What the file calls dimension d, without the batch, of input i, where it left it open: "" if it has no name; else NULL. */
+const char *ronde__onnx_open_dim(const ronde__onnx *file, int i, int d);
+
 /* Of the file and of the data that lie beside it. */
 const char *ronde__onnx_sha256(const ronde__onnx *file);
 const ronde__shape *ronde__onnx_shape(const ronde__onnx *file); /* of one example of its first input */

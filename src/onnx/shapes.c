@@ -140,9 +140,12 @@ static ronde_status reshape_to(ronde__onnx_import *im, const ronde__onnx_node *n
 /* To a matrix; its rows are the batch's, unless there is none. */
 ronde_status ronde__onnx_op_flatten(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *x;
+  ronde__onnx_place place = {0};
   ronde__shape own = {0}, to = {2, {1, 1}};
-  int lead = im->file->lead;
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
+  const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
+  int lead = im->file->lead && !(KIND(in, TENSOR) && in->at == RONDE__ONNX_ALIKE);
+  if (lead) RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
+  else RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
   own.rank = ronde_tensor_dims(x, own.dim);
   int64_t axis = ronde__onnx_attr_int(node, "axis", 1);
   if (axis < 0) axis += own.rank + lead;

@@ -141,24 +141,6 @@ static ronde_status refuse_model(const char *name) {
                      nearest < 0 ? "" : "; the nearest is ", nearest < 0 ? "" : names[nearest]);
 }
 
-/* The file that --model names, once. */
-static ronde_status open_file(ronde__job *job) {
-  return job->file ? RONDE_OK : ronde__onnx_open(job->options->model, &job->file);
-}
-
-static ronde_status take_file(ronde__job *job) {
-  RONDE_TRY(open_file(job));
-  if (job->config->verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__onnx_check_training(job->file));
-  job->file_model = ronde__file_model(job->file, job->options->model);
-  job->model = &job->file_model;
-  job->model_name = job->options->model;
-  const ronde__shape *shape = ronde__onnx_shape(job->file);
-  bool cuts = job->model->vocabulary && shape->rank == 1 && job->options->data &&
-              !ronde_config_is_given(job->config, "window") && ronde__data_has_window(job->options->data);
-  if (cuts) job->config->options.window = shape->dim[0];
-  return RONDE_OK;
-}
-
 static ronde_status find_model(ronde__job *job) {
   const ronde__options *o = job->options;
   if (job->hooks.model) {
@@ -167,7 +149,7 @@ static ronde_status find_model(ronde__job *job) {
   }
   if (!o->model)
     return ronde__fail(RONDE_E_USAGE, "--model NAME or FILE.onnx is needed: `ronde models` lists the built-in ones");
-  if (ronde__onnx_named(o->model)) return take_file(job);
+  if (ronde__onnx_named(o->model)) return ronde__take_file(job);
   if (!(job->model = ronde__model_find(o->model))) return refuse_model(o->model);
   job->model_name = o->model;
   return RONDE_OK;
@@ -252,16 +234,6 @@ _Static_assert((int)RONDE__LAYOUT_AUTO == RONDE__IMAGE_AUTO && (int)RONDE__LAYOU
                    (int)RONDE__LAYOUT_NHWC == RONDE__IMAGE_NHWC,
                "--layout is handed on to the data as it is");
 
-/* A file's tables have rows for so many tokens, of which the data may have fewer; but tokens they must be. */
-static void tokens_of_network(ronde__job *job) {
-  const ronde__more_inputs more = ronde__file_more(job->file);
-  job->vocabulary = job->data->source.vocabulary;
-  if (job->vocabulary) job->vocabulary = ronde__max(job->vocabulary, job->model->vocabulary);
-  for (int i = 0; i < more.n && i < job->more.n; i++)
-    if (job->more.at[i].vocabulary)
-      job->more.at[i].vocabulary = ronde__max(job->more.at[i].vocabulary, more.at[i].vocabulary);
-}
-
 static void shape_from_data(ronde__job *job) {
   const ronde_source *source = &job->data->source;
   if (job->config->verb == RONDE__VERB_TRAIN && ronde__data_has_integer_classes(job->data))
@@ -271,7 +243,7 @@ static void shape_from_data(ronde__job *job) {
   memcpy(job->shape.dim, source->dims, sizeof job->shape.dim);
   job->vocabulary = ronde__max(job->vocabulary, source->vocabulary);
   ronde__more_inputs_of_data(source, &job->more);
-  if (job->file) tokens_of_network(job);
+  if (job->file) ronde__tokens_of_file(job);
   job->classes = job->options->classes ? job->options->classes : source->classes;
   job->config->options.classes = job->classes;
   job->targets = job->model && source->classes == 0 ? source->target_elems : 0;
@@ -333,22 +305,6 @@ static ronde_status open_weights(ronde__job *job) {
   return ronde__safetensors_open(job->init_path, &job->init);
 }
 
-/* Whether a file's network begins with its own weights: where there is no use for others. */
-static bool begins_with_file(const ronde__job *job) {
-  int verb = job->config->verb;
-  bool wants = verb == RONDE__VERB_TRAIN || verb == RONDE__VERB_EVAL || verb == RONDE__VERB_PREDICT ||
-               verb == RONDE__VERB_EXPORT;
-  return wants && !job->hooks.model && job->options->model && ronde__onnx_named(job->options->model) &&
-         !job->options->sim_spans;
-}
-
-static ronde_status open_own_weights(ronde__job *job) {
-  RONDE_TRY(open_file(job));
-  if (!(job->init_path = ronde__strdup(job->options->model)))
-    return ronde__fail(RONDE_E_MEMORY, "%s: no memory for its name", job->options->model);
-  return ronde__onnx_weights(job->file, &job->init);
-}
-
 static ronde_status open_init(ronde__job *job) {
   if (job->resume) {
     job->weights = job->resume->file;
@@ -356,14 +312,37 @@ static ronde_status open_init(ronde__job *job) {
     RONDE_TRY(ronde__split_read(job->weights, job->weights_path, &job->kept_out));
     return options_from_file(job);
   }
-  if (!job->options->init && !begins_with_file(job)) return RONDE_OK;
+  if (!job->options->init && !ronde__begins_with_file(job)) return RONDE_OK;
   if (job->options->init && !strcmp(job->options->init, "fresh")) return RONDE_OK;
-  RONDE_TRY(job->options->init ? open_weights(job) : open_own_weights(job));
+  RONDE_TRY(job->options->init ? open_weights(job) : ronde__open_file_weights(job));
+  if (!job->init) return RONDE_OK;
   RONDE_TRY(ronde__safetensors_check_finite(job->init));
   job->weights = job->init;
   job->weights_path = job->init_path;
   RONDE_TRY(ronde__split_read(job->weights, job->weights_path, &job->kept_out));
   return options_from_file(job);
+}
+
+/* With the shape of the inputs known: what the file of a network leaves open. Its own weights are there then. */
+static ronde_status bind_file(ronde__job *job, const ronde__shape *shape, const ronde__more_inputs *more) {
+  if (!job->file || !ronde__onnx_is_open(job->file)) return RONDE_OK;
+  RONDE_TRY(ronde__bind_file(job, shape, more));
+  return job->weights ? RONDE_OK : open_init(job);
+}
+
+static ronde_status bind_to_data(ronde__job *job) {
+  const ronde_source *source = &job->data->source;
+  ronde__shape shape = {.rank = source->rank};
+  ronde__more_inputs more;
+  memcpy(shape.dim, source->dims, sizeof shape.dim);
+  ronde__more_inputs_of_data(source, &more);
+  return bind_file(job, &shape, &more);
+}
+
+static ronde_status bind_to_options(ronde__job *job) {
+  ronde__shape shape = {0};
+  if (job->options->shape && job->file) RONDE_TRY(parse_any_shape(job->options->shape, &shape));
+  return bind_file(job, &shape, &job->more);
 }
 
 /* ---- network ---- */
@@ -497,12 +476,14 @@ static ronde_status resolve(ronde__job *job) {
   bool has_data = verb == RONDE__VERB_TRAIN || verb == RONDE__VERB_EVAL || job->options->data || job->hooks.source;
   if (has_data) {
     RONDE_TRY(open_data(job));
+    RONDE_TRY(bind_to_data(job));
     RONDE_TRY(mask_data(job));
     RONDE_TRY(ronde__set_up_classes(job));
     if (job->model && job->model->text) ronde__data_tell_text(job->data);
     shape_from_data(job);
     if (verb == RONDE__VERB_EVAL) RONDE_TRY(ronde__check_input(job));
   } else {
+    RONDE_TRY(bind_to_options(job));
     RONDE_TRY(shape_from_options(job));
   }
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__set_up_training(job));

@@ -40,6 +40,16 @@ typedef enum ronde__known {
 ronde_status ronde__check_effects(const ronde__job *job, ronde__known now, const ronde_graph *graph);
 /* The optimizer of a strategy that has one of its own, before anything depends on --optimizer; another one is refused. */
 ronde_status ronde__settle_optimizer(ronde__job *job);
+/* setup_file.c: opens the ONNX file that --model names, as the job's network; */
+ronde_status ronde__take_file(ronde__job *job);
+/* whether this begins with its own weights: where there is no use for others; */
+bool ronde__begins_with_file(const ronde__job *job);
+/* these as the job's, but of a file with open dimensions none before it is bound; */
+ronde_status ronde__open_file_weights(ronde__job *job);
+/* binds it, with the shape of the inputs known; */
+ronde_status ronde__bind_file(ronde__job *job, const ronde__shape *shape, const ronde__more_inputs *more);
+/* and with the data's shapes in the job: tokens of the file that they do not have. */
+void ronde__tokens_of_file(ronde__job *job);
 /* Joins MPI where this process is a rank of it. */
 ronde_status ronde__join_ranks(ronde__job *job);
 /* start.c: the checkpoint that --resume names, if there is one. Where ranks are processes they call together: it is rank

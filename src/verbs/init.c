@@ -79,12 +79,43 @@ static void add_inputs(const ronde__onnx *file, json_t *json) {
   if (vocabulary) json_object_set_new(json, "vocabulary", json_integer(vocabulary));
 }
 
+/* The names of dimensions that the file leaves open, with the size that each of them has here. */
+static json_t *open_dims(const ronde__onnx *file) {
+  json_t *open = json_object();
+  for (int i = 0; i < ronde__onnx_n_inputs(file); i++) {
+    ronde__shape shape;
+    int64_t vocabulary;
+    const char *input = ronde__onnx_input_at(file, i, &shape, &vocabulary);
+    for (int d = 0; d < shape.rank; d++) {
+      const char *name = ronde__onnx_open_dim(file, i, d);
+      char *unnamed = name && !*name ? ronde__format("%s[%d]", input, d + 1) : NULL;
+      if (name && (*name || unnamed)) json_object_set_new(open, unnamed ? unnamed : name, json_integer(shape.dim[d]));
+      free(unnamed);
+    }
+  }
+  return open;
+}
+
+/* A network that can be listed, of a file that leaves dimensions open. Tables of positions may be short. */
+static ronde_status bind_for_listing(ronde__onnx *file) {
+  enum { PLACES = 16, PIXELS = 128 };
+  ronde__shape inputs[RONDE_MAX_INPUTS];
+  int64_t vocabulary;
+  for (int i = 0; i < ronde__onnx_n_inputs(file); i++) {
+    ronde__onnx_input_at(file, i, &inputs[i], &vocabulary);
+    for (int d = 0; d < inputs[i].rank; d++)
+      if (inputs[i].dim[d] == 0) inputs[i].dim[d] = inputs[i].rank == 3 ? PIXELS : PLACES;
+  }
+  return ronde__onnx_bind(file, inputs, ronde__onnx_n_inputs(file));
+}
+
 static ronde_status describe_file(const char *path, json_t **json_out) {
   ronde__onnx *file;
   ronde_graph *graph;
   RONDE_TRY(ronde__onnx_open(path, &file));
   const ronde__shape *shape = ronde__onnx_shape(file);
-  ronde_status status = ronde__file_graph(file, &graph);
+  ronde_status status = bind_for_listing(file);
+  if (status == RONDE_OK) status = ronde__file_graph(file, &graph);
   if (status == RONDE_OK) {
     *json_out = json_pack("{s:o, s:s, s:I, s:I, s:o, s:I, s:s, s:o}", "name", ronde__json_text(path), "about",
                           ronde__onnx_about(file), "parameters", (json_int_t)ronde_graph_parameters(graph),
@@ -93,6 +124,9 @@ static ronde_status describe_file(const char *path, json_t **json_out) {
                           "sha256", ronde__onnx_sha256(file), "tensors", init_tensors_json(graph));
     ronde_graph_destroy(graph);
     add_inputs(file, *json_out);
+    json_t *open = open_dims(file);
+    if (json_object_size(open) > 0) json_object_set(*json_out, "open", open);
+    json_decref(open);
   }
   ronde__onnx_close(file);
   return status;

@@ -485,8 +485,9 @@ def bad():
     put("group", n.model(), "3 groups do not divide")
 
     model = linear(dims=(4,)).model()
-    model.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "width"
-    put("dynamic", model, "dimension 1 of its input input, width is open, but only the first one, the batch, may be")
+    for dim in model.graph.input[0].type.tensor_type.shape.dim:
+        dim.dim_param = "width"
+    put("dynamic", model, "dimension 1 of its input input, width, is the batch a second time")
 
     n = linear("a")
     n.nodes[:0] = [helper.make_node("Mul", ["input", n.constant("factor", [[2.0] * 4] * 3, np.float32)], ["a"],

@@ -2,7 +2,8 @@
 tests/golden/onnx/torch-*.onnx and .json: a residual one; one with a gate of channels, a transformer's block, and
 arithmetic; one with attention in shifted windows; and by the newer exporter, which notes what is a buffer, one with buffers
 that are added and multiplied with; one whose channels are shuffled; and of tokens an encoder whose padding nobody sees, an
-encoder that sees nothing behind its place, a transformer from one sequence to another, and recurrent layers. Needs PyTorch
+encoder that sees nothing behind its place, a transformer from one sequence to another, and recurrent layers; and some whose
+second dimension is open (torch-open-*). Needs PyTorch
 (2.15; the second was made by 2.9), torchvision and onnx, by hand:
 
     python tests/golden/make_onnx_torch.py tests/golden/onnx [NAME...]
@@ -141,9 +142,9 @@ def tokens(steps=STEPS):
 class Encoder(nn.Module):
     """PyTorch's own layers over tokens and learnt positions; the output has a row of logits for each token."""
 
-    def __init__(self, width=8):
+    def __init__(self, width=8, most=STEPS):
         super().__init__()
-        self.embed, self.position = nn.Embedding(VOCABULARY, width), nn.Embedding(STEPS, width)
+        self.embed, self.position = nn.Embedding(VOCABULARY, width), nn.Embedding(most, width)
         layer = nn.TransformerEncoderLayer(width, 2, 12, dropout=0.0, batch_first=True)
         self.encoder, self.fc = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(width, VOCABULARY)
 
@@ -153,6 +154,55 @@ class Encoder(nn.Module):
     def forward(self, x):
         y = self.embed(x) + self.position(torch.arange(x.shape[1]))
         return self.fc(self.encoder(y, src_key_padding_mask=x == 0))
+
+
+class Decoder(nn.Module):
+    """As GPTs are written: as much of the positions and of a mask of truths as there are places."""
+
+    def __init__(self, width=8, heads=2, most=16):
+        super().__init__()
+        self.embed, self.width, self.heads = nn.Embedding(VOCABULARY, width), width, heads
+        self.position = nn.Parameter(torch.randn(1, most, width) / 4)
+        self.register_buffer("table", torch.tril(torch.ones(most, most, dtype=torch.bool))[None, None])
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down, self.fc = nn.Linear(width, 20), nn.Linear(20, width), nn.Linear(width, VOCABULARY)
+
+    def draw(self):
+        return [tokens()], torch.randint(0, VOCABULARY, (BATCH, STEPS))
+
+    def attend(self, x):
+        n, places, _ = x.shape
+        q, k, v = [y.view(n, places, self.heads, self.width // self.heads).transpose(1, 2)
+                   for y in self.qkv(x).split(self.width, dim=2)]
+        weights = (q @ k.transpose(-2, -1) / k.shape[-1] ** 0.5).masked_fill(~self.table[:, :, :places, :places], -torch.inf)
+        return self.out((torch.softmax(weights, dim=-1) @ v).transpose(1, 2).contiguous().view(n, places, self.width))
+
+    def forward(self, x):
+        y = self.embed(x) + self.position[:, :x.shape[1]]
+        y = y + self.attend(self.norm1(y))
+        return self.fc(y + self.down(nn.functional.gelu(self.up(self.norm2(y)))))
+
+
+class Series(nn.Module):
+    """Of values, with positions that are computed, and PyTorch's attention; one output for the whole."""
+
+    def __init__(self, width=8):
+        super().__init__()
+        self.enter, self.attention, self.fc = nn.Linear(3, width), nn.MultiheadAttention(width, 2, batch_first=True), nn.Linear(
+            width, CLASSES)
+
+    def draw(self):
+        return [torch.randn(BATCH, STEPS, 3)], torch.randint(0, CLASSES, (BATCH,))
+
+    def forward(self, x):
+        x = self.enter(x)
+        turns = torch.arange(x.shape[1])[:, None] * torch.exp(torch.arange(0, 8, 2) * -0.5)
+        x = x + torch.stack([torch.sin(turns), torch.cos(turns)], dim=-1).flatten(1)
+        heads = x.view(x.shape[0], x.shape[1], 2, 4).transpose(1, 2)
+        y = nn.functional.scaled_dot_product_attention(heads, heads, heads, is_causal=True)
+        x = x + y.transpose(1, 2).reshape(x.shape)
+        return self.fc((x + self.attention(x, x, x, need_weights=False)[0]).mean(1))
 
 
 class Causal(nn.Module):
@@ -238,7 +288,9 @@ def forget_sources(path):
     onnx.save(model, path)
 
 
-def save(name, net, newer):
+def save(name, net, newer, open_dims):
+    """open_dims: the file has a name for the second dimension of each input, and is made of twice as many places as it is asked
+    about; but the older exporter puts the number of places into nn.MultiheadAttention."""
     x, labels = net.draw() if hasattr(net, "draw") else ([torch.randn(BATCH, 3, 16, 16)], torch.arange(BATCH))
     names = ["input", "second"][:len(x)]
     for part in net.modules():
@@ -247,22 +299,28 @@ def save(name, net, newer):
             part.running_var.uniform_(0.5, 1.5)
             nn.init.uniform_(part.weight, 0.5, 1.5)
             nn.init.uniform_(part.bias, -0.3, 0.3)
+    export_x, axes = tuple(x), [{0: "batch"} for _ in names]
+    if open_dims:
+        fixed = any(isinstance(part, nn.MultiheadAttention) for part in net.modules())
+        export_x = tuple(one if fixed else torch.cat([one, one], dim=1) for one in x)
+        axes = [{0: "batch", 1: f"places{i}"} for i in range(len(x))]
     if newer:
         torch.onnx.export(net.train(), tuple(x), FOLDER / f"{name}.onnx", dynamo=True, external_data=False, optimize=False,
                           input_names=["input"], dynamic_shapes={"x": {0: torch.export.Dim("batch")}})
         forget_sources(FOLDER / f"{name}.onnx")
     else:
-        torch.onnx.export(net.train(), tuple(x), FOLDER / f"{name}.onnx", training=torch.onnx.TrainingMode.TRAINING,
+        torch.onnx.export(net.train(), export_x, FOLDER / f"{name}.onnx", training=torch.onnx.TrainingMode.TRAINING,
                           opset_version=17, do_constant_folding=hasattr(net, "folds"), dynamo=False, input_names=names,
-                          dynamic_axes={given: {0: "batch"} for given in names})
+                          dynamic_axes=dict(zip(names, axes)))
     called = folded_names(FOLDER / f"{name}.onnx", net) if hasattr(net, "folds") else {}
     net.double()
     x = [one.double() if one.is_floating_point() else one for one in x]
     outputs = net.eval()(*x)
     loss = nn.functional.cross_entropy(net.train()(*x).flatten(0, -2), labels.flatten())
     loss.backward()
+    places = {"places": [one.shape[1] for one in x]} if open_dims else {}
     x = torch.cat([one.flatten(1) for one in x], dim=1)
-    expected = {"batch": BATCH, "x": numbers(x), "labels": labels.flatten().tolist(), "outputs": numbers(outputs),
+    expected = {"batch": BATCH, **places, "x": numbers(x), "labels": labels.flatten().tolist(), "outputs": numbers(outputs),
                 "buffers": [name for name, b in net.named_buffers() if name.endswith("table") and not newer],
                 "loss": loss.item(), "gradients": {called.get(name, name): numbers(p.grad) for name, p in net.named_parameters()}}
     (FOLDER / f"{name}.json").write_text(json.dumps(expected, indent=0) + "\n")
@@ -272,7 +330,9 @@ KINDS = {"torch-resnet": Net, "torch-attention": Attention, "torch-windows": Win
          "torch-shuffle": Shuffle, "torch-encoder": Encoder, "torch-causal": Causal, "torch-translator": Translator,
          "torch-lstm": lambda: Recurrent(nn.LSTM), "torch-lstms": lambda: Recurrent(nn.LSTM, num_layers=2, bidirectional=True),
          "torch-grus": lambda: Recurrent(nn.GRU, num_layers=2, bidirectional=True)}
-for name, kind in KINDS.items():
+OPEN = {"torch-open-encoder": lambda: Encoder(most=16), "torch-open-causal": Causal, "torch-open-translator": Translator, "torch-open-gpt": Decoder,
+        "torch-open-lstms": KINDS["torch-lstms"], "torch-open-series": Series}
+for name, kind in {**KINDS, **OPEN}.items():
     if name in (sys.argv[2:] or [name]):
         torch.manual_seed(1)
-        save(name, kind(), kind is Buffers)
+        save(name, kind(), kind is Buffers, name in OPEN)
