@@ -43,7 +43,7 @@ static ronde_status step_seen(void *state, const ronde__step *step, ronde__step_
   ronde__net *net = seen[rank].worker->net;
   if (stands_still) seen[rank].w[step->step] = copy_of_weights(net);
   seen[rank].sums[step->step] = ronde__checksum(ronde__net_values(net), ronde__net_n_elems(net) * sizeof(float));
-  seen[rank].messages[step->step] = seen[rank].worker->transport->messages;
+  if (!stands_still) seen[rank].messages[step->step] = seen[rank].worker->transport->messages; /* else under way */
   return RONDE_OK;
 }
 
