@@ -167,10 +167,13 @@ static ronde_status start_ranks(tool_launched *l, const tool_call *call, char **
   snprintf(ranks, sizeof ranks, "%d", l->n_ranks);
   add_word(&a, TOOL_MPIRUN);
   add_word(&a, "-np"), add_word(&a, ranks);
-  if (places) add_word(&a, "--host"), add_word(&a, places), add_word(&a, "--map-by"), add_word(&a, "node");
-  /* mpirun would ask, and report, "a" for "a.example.org". */
-  if (places) add_word(&a, "--mca"), add_word(&a, "orte_keep_fqdn_hostnames"), add_word(&a, "1");
-  else add_word(&a, "--oversubscribe");
+  if (places) {
+    add_word(&a, "--host"), add_word(&a, places), add_word(&a, "--map-by"), add_word(&a, "node");
+    /* mpirun would ask, and report, "a" for "a.example.org". */
+    add_word(&a, "--mca"), add_word(&a, "orte_keep_fqdn_hostnames"), add_word(&a, "1");
+  } else {
+    add_word(&a, "--oversubscribe");
+  }
   add_word(&a, "--bind-to"), add_word(&a, "none");
   /* Ranks miss each other by themselves, within 0.1 s, and end with their words said and their state written. mpirun would
    * be deaf for a second, and then kill them; but it says at once which process has ended. */

@@ -28,7 +28,7 @@ int64_t ronde__row_set_count(const ronde__row_set *rows) {
 
 int64_t ronde__row_set_add_most(ronde__row_set *rows) {
   int64_t n = ronde__row_set_count(rows);
-  if (2 * n <= rows->n) return n;
+  if (!ronde__row_set_is_most(rows, n)) return n;
   ronde__row_set_add_all(rows);
   return rows->n;
 }

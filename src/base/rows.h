@@ -25,7 +25,9 @@ static inline void ronde__row_set_add(ronde__row_set *rows, int64_t row) {
 ronde_status ronde__row_set_make(int64_t n, int64_t elems, ronde__row_set *rows_out);
 void ronde__row_set_clear(ronde__row_set *rows);
 void ronde__row_set_add_all(ronde__row_set *rows);
-/* All, where it has more than half of them: then leaving out the others is not worth it. Returns how many it has. */
+/* Whether `count` are more than half of them: then leaving out the others is not worth it. */
+static inline bool ronde__row_set_is_most(const ronde__row_set *rows, int64_t count) { return 2 * count > rows->n; }
+/* All, where it has most of them. Returns how many it has. */
 int64_t ronde__row_set_add_most(ronde__row_set *rows);
 /* Those of `bits`, of as many rows. */
 void ronde__row_set_unite(ronde__row_set *rows, const uint64_t *bits);

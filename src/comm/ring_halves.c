@@ -8,7 +8,7 @@ enum { HALVES_REDUCE, HALVES_GATHER, BLOCK = 1024 };
 typedef struct halves_ring {
   ronde__exchange e;
   int64_t n_pairs;
-  int p, rank;
+  int p;
 } halves_ring;
 
 size_t ronde__allreduce_halves_scratch(size_t n, int p) {
@@ -42,8 +42,7 @@ ronde_status ronde__allreduce_halves(ronde__transport *transport, const ronde__k
   int p = transport->size, rank = transport->rank, chunk = (rank + p - 1) % p;
   halves_ring l = {.e = {.transport = transport, .to = (rank + 1) % p, .from = (rank + p - 1) % p},
                    .n_pairs = (int64_t)n / 2,
-                   .p = p,
-                   .rank = rank};
+                   .p = p};
   uint16_t *landing = (uint16_t *)scratch, *partial = (uint16_t *)(scratch + ronde__ceil_div(l.n_pairs, p));
   const uint16_t *out = x + halves_begin(&l, chunk);
   l.e.wire_tag = RONDE__WIRE_TAG(tag, HALVES_REDUCE);

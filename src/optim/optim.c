@@ -145,11 +145,14 @@ void ronde__optim_take(ronde__optim *optim, float *const *whole, size_t n) {
   optim->looked = false;
 }
 
-/* All but SGD divide by eps where the state is zero. */
+/* Whether an update changes elements whose gradient and state are zero: all but SGD divide by eps there. */
+static bool optim_moves_zeros(const ronde__optim_options *o) {
+  return o->weight_decay != 0 || (o->kind != RONDE__OPTIM_SGD && !(o->eps > 0));
+}
+
 static bool optim_stays(const ronde__optim *optim) {
-  const ronde__optim_options *o = &optim->options;
   if (optim->time) return true;
-  if (o->weight_decay != 0 || (o->kind != RONDE__OPTIM_SGD && !(o->eps > 0))) return false;
+  if (optim_moves_zeros(&optim->options)) return false;
   for (int i = 0; i < optim->n_dead; ++i)
     for (int s = 0; s < optim->n_states; ++s)
       for (size_t j = optim->dead[i].begin; j < optim->dead[i].begin + optim->dead[i].n; ++j)
@@ -320,7 +323,7 @@ void ronde__optim_rows_on(const ronde__optim *optim, ronde__pool *pool, float *w
 
 ronde__zero_moves ronde__optim_zero_moves(const ronde__optim *optim) {
   const ronde__optim_options *o = &optim->options;
-  if (o->weight_decay != 0 || (o->kind != RONDE__OPTIM_SGD && !(o->eps > 0))) return RONDE__ZERO_MOVES_ALL;
+  if (optim_moves_zeros(o)) return RONDE__ZERO_MOVES_ALL;
   bool is_adam = o->kind == RONDE__OPTIM_ADAM || o->kind == RONDE__OPTIM_ADAMW;
   return is_adam || (o->kind != RONDE__OPTIM_ADAGRAD && o->momentum != 0) ? RONDE__ZERO_MOVES_STATE
                                                                           : RONDE__ZERO_MOVES_NONE;

@@ -234,13 +234,18 @@ _Static_assert((int)RONDE__LAYOUT_AUTO == RONDE__IMAGE_AUTO && (int)RONDE__LAYOU
                    (int)RONDE__LAYOUT_NHWC == RONDE__IMAGE_NHWC,
                "--layout is handed on to the data as it is");
 
+static ronde__shape shape_of_source(const ronde_source *source) {
+  ronde__shape shape = {.rank = source->rank};
+  memcpy(shape.dim, source->dims, sizeof shape.dim);
+  return shape;
+}
+
 static void shape_from_data(ronde__job *job) {
   const ronde_source *source = &job->data->source;
   if (job->config->verb == RONDE__VERB_TRAIN && ronde__data_has_integer_classes(job->data))
     ronde__log(RONDE_LOG_INFO, "%s: the target is integers, taken as %" PRId64 " classes; --loss mse learns values",
                job->options->data, source->classes);
-  job->shape.rank = source->rank;
-  memcpy(job->shape.dim, source->dims, sizeof job->shape.dim);
+  job->shape = shape_of_source(source);
   job->vocabulary = ronde__max(job->vocabulary, source->vocabulary);
   ronde__more_inputs_of_data(source, &job->more);
   if (job->file) ronde__tokens_of_file(job);
@@ -332,9 +337,8 @@ static ronde_status bind_file(ronde__job *job, const ronde__shape *shape, const 
 
 static ronde_status bind_to_data(ronde__job *job) {
   const ronde_source *source = &job->data->source;
-  ronde__shape shape = {.rank = source->rank};
+  const ronde__shape shape = shape_of_source(source);
   ronde__more_inputs more;
-  memcpy(shape.dim, source->dims, sizeof shape.dim);
   ronde__more_inputs_of_data(source, &more);
   return bind_file(job, &shape, &more);
 }

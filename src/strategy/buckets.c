@@ -125,38 +125,38 @@ void ronde__bucket_pack(const ronde__bucket *b, float *gradients) {
   }
 }
 
-void ronde__bucket_gather(const ronde__bucket *b, const float *flat, float *packed) {
-  if (ronde__is_ghost(flat)) return;
+static void gather(const ronde__bucket *b, const void *flat, void *packed, size_t size) {
+  char *to = packed;
   for (int k = 0; k <= b->n_dead; k++) {
     ronde__range live = live_stretch(b, k);
-    memcpy(packed, flat + live.begin, live.n * sizeof *packed);
-    packed += live.n;
+    memcpy(to, (const char *)flat + live.begin * size, live.n * size);
+    to += live.n * size;
   }
+}
+
+static void scatter(const ronde__bucket *b, const void *packed, void *flat, size_t size) {
+  const char *from = packed;
+  for (int k = 0; k <= b->n_dead; k++) {
+    ronde__range live = live_stretch(b, k);
+    memcpy((char *)flat + live.begin * size, from, live.n * size);
+    from += live.n * size;
+  }
+}
+
+void ronde__bucket_gather(const ronde__bucket *b, const float *flat, float *packed) {
+  if (!ronde__is_ghost(flat)) gather(b, flat, packed, sizeof *packed);
 }
 
 void ronde__bucket_scatter(const ronde__bucket *b, const float *packed, float *flat) {
-  if (ronde__is_ghost(flat)) return;
-  for (int k = 0; k <= b->n_dead; k++) {
-    ronde__range live = live_stretch(b, k);
-    memcpy(flat + live.begin, packed, live.n * sizeof *packed);
-    packed += live.n;
-  }
+  if (!ronde__is_ghost(flat)) scatter(b, packed, flat, sizeof *packed);
 }
 
 void ronde__bucket_gather_halves(const ronde__bucket *b, const uint16_t *flat, uint16_t *packed) {
-  for (int k = 0; k <= b->n_dead; k++) {
-    ronde__range live = live_stretch(b, k);
-    memcpy(packed, flat + live.begin, live.n * sizeof *packed);
-    packed += live.n;
-  }
+  gather(b, flat, packed, sizeof *packed);
 }
 
 void ronde__bucket_scatter_halves(const ronde__bucket *b, const uint16_t *packed, uint16_t *flat) {
-  for (int k = 0; k <= b->n_dead; k++) {
-    ronde__range live = live_stretch(b, k);
-    memcpy(flat + live.begin, packed, live.n * sizeof *packed);
-    packed += live.n;
-  }
+  scatter(b, packed, flat, sizeof *packed);
 }
 
 void ronde__bucket_clear_dead(const ronde__bucket *b, float *gradients) {

@@ -96,7 +96,7 @@ static ronde_status learn(ronde__met_rows *m, uint32_t tag, int i) {
   for (int r = 0; r < transport->size; r++) ronde__row_set_unite(t->rows, t->of_ranks + r * words);
   int64_t n = ronde__row_set_count(t->rows);
   t->is_known = true;
-  m->at[i].is_whole = 2 * n > t->rows->n;
+  m->at[i].is_whole = ronde__row_set_is_most(t->rows, n);
   m->exchanged += (double)(m->at[i].is_whole ? t->rows->n : n);
   m->rows += (double)t->rows->n;
   return RONDE_OK;

@@ -95,7 +95,7 @@ typedef struct ronde__strategy_settings {
   const ronde__roles *roles;          /* and what each is */
   const ronde__allreduce *collective; /* NULL: one rank alone, or servers take its place */
   int64_t bucket_bytes;
-  bool wire_bf16; /* gradients travel as bfloat16 */
+  bool wire_bf16; /* what workers sum travels as bfloat16 */
   bool overlap;
 } ronde__strategy_settings;
 
