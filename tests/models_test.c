@@ -97,8 +97,8 @@ static void operations_are_counted(void **state) {
   }
 }
 
-/* The deviation of a parameter's first values. */
-static double first_deviation(const ronde__model *model, const char *name, uint64_t seed) {
+/* A parameter's first values; the caller frees them. */
+static float *first_values(const ronde__model *model, const char *name, uint64_t seed, size_t *n_out) {
   ronde__shape shape = ronde__model_shape(model);
   ronde_graph *graph;
   ronde__pool *pool;
@@ -116,15 +116,22 @@ static double first_deviation(const ronde__model *model, const char *name, uint6
   assert_true(i < n);
   size_t elems = (size_t)ronde__shape_elems(&params[i].shape);
   float *values = malloc(elems * sizeof *values);
-  double squares = 0;
   assert_non_null(values);
   ronde__net_get(net, i, values);
-  for (size_t k = 0; k < elems; k++) squares += (double)values[k] * (double)values[k];
-  free(values);
   ronde__net_destroy(net);
   ronde__pool_destroy(pool);
   ronde_graph_destroy(graph);
-  return sqrt(squares / (double)elems);
+  *n_out = elems;
+  return values;
+}
+
+static double first_deviation(const ronde__model *model, const char *name, uint64_t seed) {
+  size_t n;
+  float *values = first_values(model, name, seed, &n);
+  double squares = 0;
+  for (size_t k = 0; k < n; k++) squares += (double)values[k] * (double)values[k];
+  free(values);
+  return sqrt(squares / (double)n);
 }
 
 /* As in the networks they are named after: places that are all alike at first tell attention nothing. */
@@ -139,12 +146,52 @@ static void positions_begin_with_what_is_drawn(void **state) {
   }
 }
 
+/* seq2seq/models of MLPerf's rnn_translator: all by U(-0.1, 0.1) but for what is 0 or by the width here. */
+static void gnmt_begins_as_mlperfs(void **state) {
+  static const char *const drawn[] = {"encoder.embedder.weight",
+                                      "encoder.rnn_layers.0.weight_ih_l0",
+                                      "encoder.rnn_layers.0.weight_hh_l0_reverse",
+                                      "encoder.rnn_layers.2.bias_ih_l0",
+                                      "decoder.att_rnn.rnn.weight_hh_l0",
+                                      "decoder.att_rnn.attn.linear_att",
+                                      "decoder.att_rnn.attn.linear_q.weight",
+                                      "decoder.att_rnn.attn.linear_k.weight",
+                                      "decoder.rnn_layers.1.weight_ih_l0",
+                                      "decoder.classifier.classifier.weight",
+                                      "decoder.classifier.classifier.bias"};
+  static const struct {
+    const char *name;
+    float value;
+  } fixed[] = {{"encoder.rnn_layers.0.bias_hh_l0", 0},
+               {"encoder.rnn_layers.0.bias_hh_l0_reverse", 0},
+               {"decoder.att_rnn.rnn.bias_hh_l0", 0},
+               {"decoder.rnn_layers.1.bias_hh_l0", 0},
+               {"decoder.att_rnn.attn.normalize_bias", 0},
+               {"decoder.att_rnn.attn.normalize_scalar", 0.14433757f}}; /* 1 / sqrt(48) */
+  const ronde__model *model = ronde__model_find("gnmt-tiny");
+  size_t n;
+  for (size_t i = 0; i < RONDE__COUNT(drawn); i++) {
+    float *values = first_values(model, drawn[i], 1, &n), least = 1, most = -1;
+    for (size_t k = 0; k < n; k++) least = fminf(least, values[k]), most = fmaxf(most, values[k]);
+    if (!(least >= -0.1f && least < -0.08f && most > 0.08f && most <= 0.1f))
+      fail_msg("%s: %g to %g", drawn[i], (double)least, (double)most);
+    free(values);
+  }
+  for (size_t i = 0; i < RONDE__COUNT(fixed); i++) {
+    float *values = first_values(model, fixed[i].name, 1, &n);
+    for (size_t k = 0; k < n; k++)
+      if (!(fabsf(values[k] - fixed[i].value) <= 1e-7f)) fail_msg("%s: %g", fixed[i].name, (double)values[k]);
+    free(values);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(vgg16_is_torchvisions),  cmocka_unit_test(inception_v3_is_torchvisions),
       cmocka_unit_test(bert_is_hugging_faces),  cmocka_unit_test(deepspeech2_is_that_of_pytorch),
       cmocka_unit_test(gnmt_is_nvidias),        cmocka_unit_test(tacotron2_is_nvidias),
       cmocka_unit_test(operations_are_counted), cmocka_unit_test(positions_begin_with_what_is_drawn),
+      cmocka_unit_test(gnmt_begins_as_mlperfs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,7 +98,7 @@ static void check_learning(const char *training) {
 
 static void gnmt_learns_to_turn_words_around(void **state) {
   check_learning(
-      "model=gnmt-tiny data=pairs:%s/pairs.tsv window=6 batch=16 optimizer=adam lr=0.005 epochs=20 dropout=0 "
+      "model=gnmt-tiny data=pairs:%s/pairs.tsv window=6 batch=16 optimizer=adam lr=0.005 epochs=40 dropout=0 "
       "threads=1 save=%s/w");
 }
 

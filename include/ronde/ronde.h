@@ -300,6 +300,20 @@ RONDE_API ronde_tensor *ronde_parameter(ronde_graph *graph, const char *name, in
 RONDE_API ronde_tensor *ronde_parameter_drawn(ronde_graph *graph, const char *name, int rank, const int64_t *dims,
                                               float deviation);
 
+/* What a parameter begins with, by a value. */
+typedef enum ronde_init_kind {
+  RONDE_INIT_UNIFORM, /* drawn evenly from -value to value */
+  RONDE_INIT_NORMAL,  /* drawn from N(0, value^2) */
+  RONDE_INIT_CONSTANT /* value */
+} ronde_init_kind;
+
+/* Lets parameters begin otherwise than their layers' calls say (most as PyTorch's layers do): the one called name
+ * ("fc.bias"), or those of the layer or layers whose names are name, or begin with it and a point ("encoder" has
+ * encoder.rnn.weight_ih_l0 too). Of all that are there when it is called; what ronde_parameter was given stays. Draws are by
+ * the seed, and weights from a file (--init) go before. Errors, which mark the graph: RONDE_E_USAGE if there is no such
+ * parameter, if value is not finite, or below 0 where it is drawn. */
+RONDE_API void ronde_graph_set_init(ronde_graph *graph, const char *name, ronde_init_kind kind, float value);
+
 /* The elements of x, row-major, in another shape. */
 RONDE_API ronde_tensor *ronde_reshape(const ronde_tensor *x, int rank, const int64_t *dims);
 /* Dimension d of the result is dimension order[d] of x. */

@@ -1,6 +1,9 @@
-/* The end of a recording: which tensors are output and loss, and what the whole has. */
+/* The end of a recording: which tensors are output and loss, how parameters begin, and what the whole has. */
 #include "graph/flops.h"
 #include "graph/graph.h"
+
+#include <math.h>
+#include <string.h>
 
 void ronde_graph_set_output(ronde_graph *graph, const ronde_tensor *output) {
   if (!output) return;
@@ -14,6 +17,30 @@ void ronde_graph_set_loss(ronde_graph *graph, const ronde_tensor *loss) {
   if (loss->graph != graph || loss->producer < 0 || !ronde__ops[graph->nodes[loss->producer].kind]->is_loss)
     ronde__graph_fail(graph, ronde__fail(RONDE_E_USAGE, "%s cannot be the loss of this network", loss->label));
   else graph->loss = loss->id;
+}
+
+/* Of this name, or of a layer or layers of this name. */
+static bool is_of(const ronde__param *param, const char *name) {
+  size_t n = strlen(name);
+  return strncmp(param->name, name, n) == 0 && (param->name[n] == 0 || param->name[n] == '.');
+}
+
+void ronde_graph_set_init(ronde_graph *graph, const char *name, ronde_init_kind kind, float value) {
+  int n_set = 0;
+  if (graph->status != RONDE_OK) return;
+  if (!isfinite(value) || (value < 0 && kind != RONDE_INIT_CONSTANT)) {
+    ronde__graph_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: it cannot begin by a value of %g", name, (double)value));
+    return;
+  }
+  for (int i = 0; i < graph->n_params; i++) {
+    ronde__param *param = &graph->params[i];
+    if (!is_of(param, name) || param->values || param->fixed) continue;
+    param->init = kind;
+    param->bound = value;
+    n_set++;
+  }
+  if (n_set == 0)
+    ronde__graph_fail(graph, ronde__fail(RONDE_E_USAGE, "%s: there is no parameter of this name to be drawn", name));
 }
 
 ronde_status ronde__graph_finish(ronde_graph *graph) {

@@ -187,6 +187,71 @@ static void channels_that_overflow(void **state) {
                 "conv1: 9223372036854775807x6x6 is too large");
 }
 
+static float largest(const float *x, int64_t n) {
+  float most = 0;
+  for (int64_t i = 0; i < n; i++) most = fmaxf(most, fabsf(x[i]));
+  return most;
+}
+
+/* "fc1" is a layer and not those whose names go on behind it; what was given stays. */
+static void parameters_begin_as_told(void **state) {
+  ronde_graph *graph = *state;
+  const float given[] = {7, 8, 9};
+  ronde_tensor *x = ronde_linear(vector(graph, 40), "fc1", 30, true);
+  x = ronde_linear(ronde_linear(x, "fc10", 20, true), "out.fc", 3, true);
+  x = ronde_add(x, ronde_parameter(graph, "out.scale", 1, (int64_t[]){3}, given, false));
+  ronde_graph_set_init(graph, "fc1", RONDE_INIT_UNIFORM, 4);
+  ronde_graph_set_init(graph, "fc1.bias", RONDE_INIT_CONSTANT, -2);
+  ronde_graph_set_init(graph, "fc10.weight", RONDE_INIT_NORMAL, 10);
+  ronde_graph_set_init(graph, "out", RONDE_INIT_CONSTANT, 0.25f);
+  ronde_graph_set_output(graph, x);
+  assert_int_equal(ronde__graph_finish(graph), RONDE_OK);
+  ronde__net_options options = {.compute = {ronde__kernels_available(0), RONDE__GEMM_TILE, NULL}};
+  ronde__net *net;
+  assert_int_equal(ronde__net_create(graph, &options, &net), RONDE_OK);
+  assert_int_equal(ronde__net_init(net, 7), RONDE_OK);
+  static const struct {
+    const char *name;
+    float least, most; /* of the largest value */
+  } wanted[] = {{"fc1.weight", 3.9f, 4},
+                {"fc1.bias", 2, 2},
+                {"fc10.weight", 25, 60},
+                {"fc10.bias", 0.1f, 0.1826f}, /* 1 / sqrt(30), as by default */
+                {"out.fc.weight", 0.25f, 0.25f},
+                {"out.fc.bias", 0.25f, 0.25f},
+                {"out.scale", 9, 9}};
+  float values[40 * 30];
+  int n;
+  const ronde__net_param *params = ronde__net_params(net, &n);
+  assert_int_equal(n, RONDE__COUNT(wanted));
+  for (int i = 0; i < n; i++) {
+    assert_string_equal(params[i].name, wanted[i].name);
+    ronde__net_get(net, i, values);
+    float most = largest(values, ronde__shape_elems(&params[i].shape));
+    if (!(most >= wanted[i].least && most <= wanted[i].most)) fail_msg("%s: %g", wanted[i].name, (double)most);
+  }
+  ronde__net_destroy(net);
+}
+
+static void values_that_nothing_begins_by(void **state) {
+  ronde_linear(vector(*state, 5), "fc1", 3, true);
+  ronde_graph_set_init(*state, "fc1.bias", RONDE_INIT_CONSTANT, -1);
+  ronde_graph_set_init(*state, "fc1", RONDE_INIT_UNIFORM, -1);
+  check_refused(*state, NULL, "fc1: it cannot begin by a value of -1");
+}
+
+static void a_beginning_of_no_number(void **state) {
+  ronde_linear(vector(*state, 5), "fc1", 3, true);
+  ronde_graph_set_init(*state, "fc1.weight", RONDE_INIT_CONSTANT, INFINITY);
+  check_refused(*state, NULL, "fc1.weight: it cannot begin by a value of inf");
+}
+
+static void a_beginning_of_nothing(void **state) {
+  ronde_linear(vector(*state, 5), "fc1", 3, true);
+  ronde_graph_set_init(*state, "fc", RONDE_INIT_UNIFORM, 1);
+  check_refused(*state, NULL, "fc: there is no parameter of this name to be drawn");
+}
+
 static void no_input(void **state) { check_finish_refused(*state, "the network has no input"); }
 
 static void no_output(void **state) {
@@ -238,6 +303,10 @@ int main(void) {
       TEST(inputs_that_make_no_sense),
       TEST(sizes_that_overflow),
       TEST(channels_that_overflow),
+      TEST(parameters_begin_as_told),
+      TEST(values_that_nothing_begins_by),
+      TEST(a_beginning_of_no_number),
+      TEST(a_beginning_of_nothing),
       TEST(no_input),
       TEST(no_output),
       TEST(no_parameters),

@@ -34,7 +34,7 @@ typedef struct ronde__param {
   char *name; /* "conv1.weight" */
   ronde__shape shape;
   float bound; /* of the initial values, as init says */
-  ronde__init_kind init;
+  ronde_init_kind init;
   float *values; /* that it begins with, logical; NULL: they are drawn */
   bool frozen;   /* not trained; may be set until the graph is planned */
   bool fixed;    /* a constant of the network: always frozen, and never drawn */

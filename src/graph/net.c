@@ -270,8 +270,8 @@ void ronde__net_clear_gradients(ronde__net *net) {
 
 static float initial_value(const ronde__param *param, ronde__rng *rng) {
   switch (param->init) {
-  case RONDE__INIT_NORMAL: return ronde__rng_normal(rng) * param->bound;
-  case RONDE__INIT_CONSTANT: return param->bound;
+  case RONDE_INIT_NORMAL: return ronde__rng_normal(rng) * param->bound;
+  case RONDE_INIT_CONSTANT: return param->bound;
   default: return (2 * ronde__rng_uniform(rng) - 1) * param->bound;
   }
 }
@@ -290,7 +290,7 @@ static void draw_part(void *arg, int thread, int n_threads) {
   float *logical = d->slices + thread * slice;
   for (int64_t first = thread * slice; first < n; first += n_threads * slice) {
     ronde__rng rng = d->rng;
-    ronde__rng_skip(&rng, (uint64_t)first * (d->param->init == RONDE__INIT_NORMAL ? 2 : 1));
+    ronde__rng_skip(&rng, (uint64_t)first * (d->param->init == RONDE_INIT_NORMAL ? 2 : 1));
     for (int64_t i = 0; i < ronde__min(slice, n - first); i++)
       logical[i] = d->param->values ? d->param->values[first + i] : initial_value(d->param, &rng);
     ronde__weight_pack_slice(d->layout, first, logical, d->values);

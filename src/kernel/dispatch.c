@@ -79,17 +79,35 @@ static bool tile_is_faster(const ronde__kernels *kernels, const ronde__gemm_shap
 }
 #endif
 
+enum { LONG_SUM = 1024 };
+
+/* libxsmm's AVX2 code takes two vectors of columns at a time through all terms of a call, and the rows of B, ldb floats apart,
+ * push each other out of the first cache where they span more than that; so do those of A, transposed. The tile cuts long sums
+ * itself. With AVX2 on Zen 3, 64 columns (GFLOP/s, in calls of 512 and of 64 or 128): 256 rows 69 to 76 and 80 to 86, 42 rows
+ * 64 and 73; transposed, sums of 256 and of 64: 58 to 61 and 73 to 84. With AVX-512 a call takes whole rows of 64 columns.
+ * Longer rows, as recurrent layers have them, were not measured. */
+static int longest_sum(const ronde__gemm *gemm) {
+  enum { FIRST_CACHE = (32 << 10) / sizeof(float), MEASURED = 64 };
+  const ronde__gemm_shape *s = &gemm->shape;
+  if (!gemm->jit || strcmp(gemm->kernels->isa, "avx2") || s->ldb > MEASURED) return LONG_SUM;
+  return (int)ronde__max(1, FIRST_CACHE / (s->ldb + (s->trans_a ? s->lda : 0)));
+}
+
 ronde__gemm ronde__gemm_resolve(const ronde__compute *compute, const ronde__gemm_shape *shape) {
   const ronde__kernels *kernels = compute->kernels;
   if (shape->bf16)
-    return (ronde__gemm){
-        .shape = *shape, .fn = compute->bf16->gemm, .kernels = kernels, .implementation = compute->bf16->name};
+    return (ronde__gemm){.shape = *shape,
+                         .fn = compute->bf16->gemm,
+                         .kernels = kernels,
+                         .implementation = compute->bf16->name,
+                         .most = LONG_SUM};
   ronde__gemm gemm = {
       .shape = *shape, .fn = kernels->gemm_tile, .kernels = kernels, .implementation = tile_name(kernels)};
 #ifdef RONDE_HAVE_XSMM
   if (compute->gemm == RONDE__GEMM_XSMM && !tile_is_faster(kernels, shape))
     ronde__gemm_xsmm_resolve(kernels, shape, &gemm);
 #endif
+  gemm.most = longest_sum(&gemm);
   return gemm;
 }
 

@@ -29,6 +29,7 @@ struct ronde__gemm {
   void (*jit)(void); /* libxsmm's kernel, where that is the implementation */
   const struct ronde__kernels *kernels;
   const char *implementation; /* "xsmm", "tile-avx2": for the per-op table */
+  int most; /* of the reduced dimension, that one call should add up: more is faster in several calls */
 };
 
 static inline void ronde__gemm_run(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
@@ -230,6 +231,10 @@ typedef struct ronde__kernels {
   /* db[j] += sum over r < rows of dy[r][j]; and the sum of dy[0..n) */
   void (*column_sums)(const float *dy, int64_t ld, int64_t rows, int64_t n, float *db);
   float (*sum)(const float *x, int64_t n);
+  /* The largest of x [n], of what is a number; -INFINITY if nothing is. And x = exp(x - shift), where shift is at least as large as
+   * any x, the sum of which it returns, summed in f64. */
+  float (*largest)(const float *x, int64_t n);
+  double (*exp_sum)(float *x, float shift, int64_t n);
   /* A tile of a softmax over rows, x [rows][n]: column c sees rows r <= c + reach, r < rows. What is seen becomes
    * exp(factor * x - most[c]), the rest 0. most [n]: the largest factor * x up to here, -INFINITY at first; sum [n]: of the
    * exponentials. Both go on from earlier tiles, whose own must be multiplied by changed [n]. */

@@ -1,4 +1,4 @@
-/* Tiles of a softmax over rows against f64: tile by tile, what a column sees, columns that see nothing, and what is no number. */
+/* A softmax over a row, and tiles of one over rows, against f64: tile by tile, what a column sees, columns that see nothing, and what is no number. */
 #include "kernel/kernel_testing.h"
 
 enum { LD = 70, ROWS = 64, TILES = 3 };
@@ -86,12 +86,43 @@ static void test_backward(void **state) {
   }
 }
 
+/* Of every length around whole vectors; numbers up to -120, whose exponentials are 0. */
+static void test_a_row_in_two_parts(void **state) {
+  for (int64_t n = 1; n <= 140; n++) {
+    floats x = floats_make(n, 1), e;
+    double largest = -INFINITY, total = 0;
+    for (int64_t i = 0; i < n; i++) x.at[i] *= 60, largest = fmax(largest, (double)x.at[i]);
+    e = floats_copy(&x, 3);
+    float most = kernels->largest(x.at, n);
+    assert_true((double)most == largest);
+    double sum = kernels->exp_sum(e.at, most, n);
+    for (int64_t i = 0; i < n; i++) {
+      assert_true(ulps(e.at[i], exp((double)(x.at[i] - most))) <= 2);
+      total += (double)e.at[i];
+    }
+    assert_true(fabs(sum - total) <= 1e-14 * total);
+    floats_free(&x), floats_free(&e);
+  }
+}
+
+static void test_a_row_with_what_is_no_number(void **state) {
+  for (int64_t n = 1; n <= 70; n++)
+    for (int64_t at = 0; at < n; at++) {
+      floats x = floats_make(n, 1);
+      double largest = -INFINITY;
+      x.at[at] = NAN;
+      for (int64_t i = 0; i < n; i++) largest = i == at ? largest : fmax(largest, (double)x.at[i]);
+      assert_true((double)kernels->largest(x.at, n) == largest);
+      assert_true(isnan(kernels->exp_sum(x.at, 1, n)));
+      floats_free(&x);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_tiles_become_one_softmax),
-      cmocka_unit_test(test_columns_that_see_nothing),
-      cmocka_unit_test(test_what_is_no_number),
-      cmocka_unit_test(test_backward),
+      cmocka_unit_test(test_a_row_in_two_parts),       cmocka_unit_test(test_a_row_with_what_is_no_number),
+      cmocka_unit_test(test_tiles_become_one_softmax), cmocka_unit_test(test_columns_that_see_nothing),
+      cmocka_unit_test(test_what_is_no_number),        cmocka_unit_test(test_backward),
   };
   return RUN_WITH_EACH_TABLE(tests);
 }

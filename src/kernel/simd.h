@@ -113,6 +113,8 @@ void NAME(scale)(float *x, float factor, int64_t n);
 double NAME(dot)(const float *x, const float *y, int64_t n);
 double NAME(sum_squares)(const float *x, int64_t n);
 bool NAME(all_finite)(const float *x, int64_t n);
+float NAME(largest)(const float *x, int64_t n);
+double NAME(exp_sum)(float *x, float shift, int64_t n);
 void NAME(softmax_columns)(float *x, int64_t ld, int64_t rows, int64_t n, int64_t reach, float factor, float *most,
                            float *sum, float *changed);
 void NAME(scale_columns)(float *x, int64_t ld, int64_t rows, int64_t n, const float *factor);

@@ -1,8 +1,52 @@
-/* Tiles of a softmax over rows, in which a lane is a column: tiles one below the other become one softmax. A column sees the
- * rows of a tile up to `reach` beyond its own number. */
+/* A softmax over a row, in two parts. Tiles of a softmax over rows, in which a lane is a column: tiles one below the other become one
+ * softmax. A column sees the rows of a tile up to `reach` beyond its own number. */
 #include "kernel/simd_math.h"
 
 #include <math.h>
+
+typedef double wide __attribute__((vector_size(2 * RONDE_VECTOR_BYTES)));
+
+float NAME(largest)(const float *x, int64_t n) {
+  vec most[MOST];
+  float lanes[LANES], all = -INFINITY;
+  int64_t i = 0;
+  UNROLL
+  for (int v = 0; v < MOST; v++) most[v] = splat(-INFINITY);
+  for (; i + MOST * LANES <= n; i += MOST * LANES) {
+    UNROLL
+    for (int v = 0; v < MOST; v++) {
+      vec next = load(x + i + v * LANES);
+      most[v] = blend(next > most[v], next, most[v]);
+    }
+  }
+  UNROLL
+  for (int v = 0; v < MOST; v++) {
+    store(lanes, most[v]);
+    for (int l = 0; l < LANES; l++) all = lanes[l] > all ? lanes[l] : all;
+  }
+  for (; i < n; i++) all = x[i] > all ? x[i] : all;
+  return all;
+}
+
+/* Of `n` vectors, `live` lanes of each. */
+INLINE void exp_shifted(const int n, float *x, vec shift, int64_t live, wide *sum) {
+  vec e[MOST];
+  EACH e[i] = load_some(x + i * LANES, live) - shift;
+  exp_each(n, e);
+  EACH store_some(x + i * LANES, e[i], live);
+  EACH sum[i] += __builtin_convertvector(load_some(x + i * LANES, live), wide);
+}
+
+double NAME(exp_sum)(float *x, float shift, int64_t n) {
+  wide sum[MOST] = {{0}};
+  double total = 0;
+  int64_t i = 0;
+  for (; i + MOST * LANES <= n; i += MOST * LANES) exp_shifted(MOST, x + i, splat(shift), LANES, sum);
+  for (; i < n; i += LANES) exp_shifted(1, x + i, splat(shift), ronde__min(LANES, n - i), sum);
+  sum[0] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  for (int l = 0; l < LANES; l++) total += sum[0][l];
+  return total;
+}
 
 /* Of a vector of columns: the first `all` rows are seen by all of its lanes, those up to `some` by its last ones. */
 typedef struct sight {

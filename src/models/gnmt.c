@@ -4,13 +4,13 @@
  * asks, and what it is told of the source goes into all layers behind it, at the same step. Dropout stands in front of each
  * LSTM. Both languages have one embedding. Token 0 of a source is padding, which is no step of the encoder and which nobody
  * attends to. Parameters are called as in NVIDIA's implementation for PyTorch.
- * The publication has 8 layers on either side, and its decoder asks by the output of the step before. The reproductions begin
- * with weights from U(-0.1, 0.1); here LSTMs and linear layers begin as PyTorch's do by default, and the embedding with a
- * normal distribution of that deviation.
+ * Parameters begin as there: from U(-0.1, 0.1), but for the second biases of LSTMs and what the attention normalises by.
+ * The publication has 8 layers on either side, and its decoder asks by the output of the step before.
  * Sources: Wu et al., "Google's neural machine translation system: bridging the gap between human and machine translation",
  * 2016; MLPerf Training's reference of GNMT v2. */
 #include "models/models.h"
 
+#include <math.h>
 #include <stdio.h>
 
 typedef struct gnmt_sizes {
@@ -19,17 +19,32 @@ typedef struct gnmt_sizes {
 } gnmt_sizes;
 
 typedef struct gnmt_network {
+  ronde_graph *graph;
   const gnmt_sizes *sizes;
   float dropout;
   ronde_tensor *lengths; /* of sources */
 } gnmt_network;
+
+static void gnmt_draw(ronde_graph *graph, const char *name) {
+  ronde_graph_set_init(graph, name, RONDE_INIT_UNIFORM, 0.1f);
+}
+
+static void gnmt_begin_at(ronde_graph *graph, const char *layer, const char *param, float value) {
+  char name[64];
+  snprintf(name, sizeof name, "%s.%s", layer, param);
+  ronde_graph_set_init(graph, name, RONDE_INIT_CONSTANT, value);
+}
 
 static ronde_tensor *gnmt_layer(const gnmt_network *b, const ronde_tensor *x, const char *name, bool both_directions,
                                 const ronde_tensor *lengths) {
   const ronde_recurrent_options options = {
       .hidden = b->sizes->width, .both_directions = both_directions, .lengths = lengths};
   if (b->dropout > 0) x = ronde_dropout(x, b->dropout);
-  return ronde_lstm(x, name, &options, NULL, NULL);
+  ronde_tensor *y = ronde_lstm(x, name, &options, NULL, NULL);
+  gnmt_draw(b->graph, name);
+  gnmt_begin_at(b->graph, name, "bias_hh_l0", 0);
+  if (both_directions) gnmt_begin_at(b->graph, name, "bias_hh_l0_reverse", 0);
+  return y;
 }
 
 static ronde_tensor *gnmt_encode(const gnmt_network *b, const ronde_tensor *x) {
@@ -45,10 +60,14 @@ static ronde_tensor *gnmt_encode(const gnmt_network *b, const ronde_tensor *x) {
 
 /* What the decoder's first layer y is told of the source. */
 static ronde_tensor *gnmt_attend(const gnmt_network *b, const ronde_tensor *y, const ronde_tensor *memory) {
+  static const char name[] = "decoder.att_rnn.attn";
   const ronde_additive_attention_options options = {.normalised = true, .lengths = b->lengths};
   const ronde_tensor *query = ronde_linear(y, "decoder.att_rnn.attn.linear_q", b->sizes->width, false);
   const ronde_tensor *key = ronde_linear(memory, "decoder.att_rnn.attn.linear_k", b->sizes->width, false);
-  const ronde_tensor *weights = ronde_additive_attention(query, key, "decoder.att_rnn.attn", &options);
+  const ronde_tensor *weights = ronde_additive_attention(query, key, name, &options);
+  gnmt_draw(b->graph, name);
+  gnmt_begin_at(b->graph, name, "normalize_scalar", 1 / sqrtf((float)b->sizes->width));
+  gnmt_begin_at(b->graph, name, "normalize_bias", 0);
   return ronde_matmul(weights, memory, false, false);
 }
 
@@ -67,7 +86,6 @@ static ronde_tensor *gnmt_decode(const gnmt_network *b, const ronde_tensor *x, c
 
 static ronde_tensor *gnmt_make(ronde_graph *graph, ronde_tensor *x, int64_t classes,
                                const ronde__model_options *options, const gnmt_sizes *sizes) {
-  const float deviation = 0.057735027f; /* 0.1 / sqrt(3), of U(-0.1, 0.1) */
   int64_t dims[RONDE_MAX_RANK] = {0};
   ronde_tensor *told = ronde_graph_input(graph, RONDE__DECODER_INPUT);
   if (!told) return NULL;
@@ -75,13 +93,16 @@ static ronde_tensor *gnmt_make(ronde_graph *graph, ronde_tensor *x, int64_t clas
     ronde__fail(RONDE_E_USAGE, "gnmt takes two sequences of tokens");
     return NULL;
   }
-  const gnmt_network b = {.sizes = sizes, .dropout = options->dropout, .lengths = ronde_lengths(x, 0)};
+  const gnmt_network b = {.graph = graph, .sizes = sizes, .dropout = options->dropout, .lengths = ronde_lengths(x, 0)};
   ronde_graph_share(graph, "encoder.embedder");
   /* Both here, so that what they share is in the first stage of several. */
-  const ronde_tensor *source = ronde_embedding(x, "encoder.embedder", sizes->width, deviation),
-                     *target = ronde_embedding(told, "encoder.embedder", sizes->width, deviation);
+  const ronde_tensor *source = ronde_embedding(x, "encoder.embedder", sizes->width, 0),
+                     *target = ronde_embedding(told, "encoder.embedder", sizes->width, 0);
   ronde_tensor *y = gnmt_decode(&b, target, gnmt_encode(&b, source));
-  return ronde_linear(y, "decoder.classifier.classifier", classes, true);
+  y = ronde_linear(y, "decoder.classifier.classifier", classes, true);
+  gnmt_draw(graph, "encoder.embedder");
+  gnmt_draw(graph, "decoder.classifier");
+  return y;
 }
 
 static ronde_tensor *gnmt_build(ronde_graph *graph, ronde_tensor *x, int64_t classes,

@@ -42,9 +42,9 @@ static int additive_params(const ronde__op_attr *attr, const ronde__shape *in,
   int64_t u = in[QUERY].dim[1];
   float bound = (float)(1 / sqrt((double)u));
   specs[VECTOR] = (ronde__param_spec){.suffix = "linear_att", .shape = {1, {u}}, .bound = bound};
-  specs[SCALE] = (ronde__param_spec){
-      .suffix = "normalize_scalar", .shape = {1, {1}}, .bound = bound, .init = RONDE__INIT_CONSTANT};
-  specs[BIAS] = (ronde__param_spec){.suffix = "normalize_bias", .shape = {1, {u}}, .init = RONDE__INIT_CONSTANT};
+  specs[SCALE] =
+      (ronde__param_spec){.suffix = "normalize_scalar", .shape = {1, {1}}, .bound = bound, .init = RONDE_INIT_CONSTANT};
+  specs[BIAS] = (ronde__param_spec){.suffix = "normalize_bias", .shape = {1, {u}}, .init = RONDE_INIT_CONSTANT};
   return attr->normalised ? 3 : 1;
 }
 

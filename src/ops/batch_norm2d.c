@@ -29,8 +29,8 @@ static ronde_status batch_norm2d_infer(const ronde__op_attr *attr, const char *l
 
 static int batch_norm2d_params(const ronde__op_attr *attr, const ronde__shape *in,
                                ronde__param_spec specs[RONDE__OP_MAX_PARAMS]) {
-  specs[0] = (ronde__param_spec){"weight", {1, {in[0].dim[0]}}, 1, RONDE__INIT_CONSTANT};
-  specs[1] = (ronde__param_spec){"bias", {1, {in[0].dim[0]}}, 0, RONDE__INIT_CONSTANT};
+  specs[0] = (ronde__param_spec){"weight", {1, {in[0].dim[0]}}, 1, RONDE_INIT_CONSTANT};
+  specs[1] = (ronde__param_spec){"bias", {1, {in[0].dim[0]}}, 0, RONDE_INIT_CONSTANT};
   return 2;
 }
 

@@ -41,7 +41,7 @@ static int conv2d_params(const ronde__op_attr *attr, const ronde__shape *in,
   if (attr->of_sequence) specs[0].shape = (ronde__shape){3, {attr->out_channels, channels, attr->kernel[1]}};
   specs[1] = (ronde__param_spec){.suffix = "bias", .shape = {1, {attr->out_channels}}, .bound = bound};
   if (attr->kaiming_normal) {
-    specs[0].init = RONDE__INIT_NORMAL;
+    specs[0].init = RONDE_INIT_NORMAL;
     specs[0].bound = (float)sqrt(2 / (double)(attr->out_channels * attr->kernel[0] * attr->kernel[1]));
   }
   return attr->bias ? 2 : 1;

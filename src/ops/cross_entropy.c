@@ -4,6 +4,7 @@
  * nowhere, and the others count label_weight each.
  * Legend: a row is what one label stands for; K classes. The forward pass keeps of each row the loss, in f64, the softmax
  * [K], and whether it was classified rightly. Sums are in f64, and over rows in their order. */
+#include "ops/elementwise.h"
 #include "ops/gemm_list.h"
 
 #include <math.h>
@@ -66,33 +67,41 @@ static int64_t logit_at(const cross_entropy_job *j, int64_t row, int64_t k) {
   return ronde__phys_index(x, row / j->steps, at / pixels, at % pixels);
 }
 
-/* exp(p - max) in p, its sum returned. */
-static double exponentials(float *p, int64_t classes, float max) {
+static bool rows_are_whole(const cross_entropy_job *j) { return j->desc->in[0].layout == RONDE__ROWS; }
+
+static void take_row(const cross_entropy_job *j, int64_t row, float *p) {
+  const float *x = j->call->in[0];
+  if (rows_are_whole(j)) memcpy(p, x + row * j->classes, (size_t)j->classes * sizeof *p);
+  else
+    for (int64_t k = 0; k < j->classes; k++) p[k] = x[logit_at(j, row, k)];
+}
+
+/* Whether the label's is the first of the largest logits. */
+static bool is_right(const float *p, int64_t label, float max) {
+  int64_t k = 0;
+  if (p[label] != max) return false;
+  while (p[k] != max) k++;
+  return k == label;
+}
+
+static double sum_of(const float *p, int64_t n) {
   double sum = 0;
-  for (int64_t k = 0; k < classes; k++) {
-    p[k] = expf(p[k] - max);
-    sum += p[k];
-  }
+  for (int64_t k = 0; k < n; k++) sum += p[k];
   return sum;
 }
 
 /* Its loss; whether the largest logit is the label's. */
 static double judge_row(const cross_entropy_job *j, int64_t row, bool *right_out) {
+  const ronde__kernels *kernels = j->desc->compute.kernels;
   float *p = j->softmax + row * j->classes;
-  double all = 0;
-  int64_t best = 0, label = j->call->labels[row];
-  for (int64_t k = 0; k < j->classes; k++) {
-    p[k] = j->call->in[0][logit_at(j, row, k)];
-    all += p[k];
-    if (p[k] > p[best]) best = k;
-  }
-  float right = p[label], max = p[best];
-  double sum = exponentials(p, j->classes, max);
-  double aim = right; /* an infinite logit of another class must not meet a weight of 0 */
-  if (j->smoothing > 0) aim = (1 - j->smoothing) * right + j->smoothing * all / (double)j->classes;
-  float factor = (float)(1 / sum);
-  for (int64_t k = 0; k < j->classes; k++) p[k] *= factor;
-  *right_out = best == label;
+  int64_t label = j->call->labels[row];
+  take_row(j, row, p);
+  float max = kernels->largest(p, j->classes);
+  double aim = p[label]; /* an infinite logit of another class must not meet a weight of 0 */
+  if (j->smoothing > 0) aim = (1 - j->smoothing) * aim + j->smoothing * sum_of(p, j->classes) / (double)j->classes;
+  *right_out = is_right(p, label, max);
+  double sum = kernels->exp_sum(p, max, j->classes);
+  kernels->scale(p, (float)(1 / sum), j->classes);
   return log(sum) - (aim - max);
 }
 
@@ -129,8 +138,14 @@ static void backward_part(void *arg, int thread, int n_threads) {
   for (int64_t row = begin; row < end; row++) {
     const float *p = j->softmax + row * j->classes;
     int64_t label = call->labels[row];
-    for (int64_t k = 0; k < j->classes && label >= 0; k++)
-      dx[logit_at(j, row, k)] += scale * (p[k] - (k == label ? 1 - smoothing + others : others));
+    if (label < 0) continue;
+    float *of_label = dx + logit_at(j, row, label);
+    float slope = *of_label + scale * (p[label] - (1 - smoothing + others));
+    if (rows_are_whole(j))
+      for (int64_t k = 0; k < j->classes; k++) dx[row * j->classes + k] += scale * (p[k] - others);
+    else
+      for (int64_t k = 0; k < j->classes; k++) dx[logit_at(j, row, k)] += scale * (p[k] - others);
+    *of_label = slope;
   }
 }
 
@@ -143,13 +158,11 @@ static ronde_status cross_entropy_backward(const ronde__op_desc *desc, const voi
   return RONDE_OK;
 }
 
-static const char *cross_entropy_implementation(const ronde__op_desc *desc, const void *state) { return "c"; }
-
 static const ronde__form cross_entropy_form = {
     .saved_elems = cross_entropy_saved_elems,
     .forward = cross_entropy_forward,
     .backward = cross_entropy_backward,
-    .implementation = cross_entropy_implementation,
+    .implementation = ronde__elementwise_implementation,
 };
 
 const ronde__op ronde__op_cross_entropy = {

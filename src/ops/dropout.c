@@ -33,6 +33,7 @@ static void drop_example(const dropout_job *j, int64_t n) {
   const ronde__op_call *call = j->call;
   float p = j->desc->attr.probability, factor = 1 / (1 - p);
   uint32_t threshold = (uint32_t)lrint(p * 4294967296.0 < 4294967295.0 ? p * 4294967296.0 : 4294967295.0);
+  bool whole = x->layout == RONDE__ROWS; /* features lie side by side */
   int64_t pixels = x->h * x->w, elems = x->c * pixels, before = j->desc->first_channel * pixels;
   uint64_t stream = RONDE__STREAM_DROPOUT | (uint64_t)j->desc->layer,
            example =
@@ -43,7 +44,7 @@ static void drop_example(const dropout_job *j, int64_t n) {
   for (int64_t e = 0; e < elems; e += 4) {
     ronde__philox(key, stream, example << 32 | (uint64_t)((before + e) / 4), random);
     for (int64_t i = e; i < ronde__min(e + 4, elems); i++) {
-      int64_t at = ronde__phys_index(x, n, i / pixels, i % pixels);
+      int64_t at = whole ? n * elems + i : ronde__phys_index(x, n, i / pixels, i % pixels);
       float value = random[i - e] < threshold ? 0 : j->from[at] * factor;
       j->to[at] = j->accumulate ? j->to[at] + value : value;
     }

@@ -24,7 +24,7 @@ static int embedding_params(const ronde__op_attr *attr, const ronde__shape *in,
   specs[0] = (ronde__param_spec){.suffix = "weight",
                                  .shape = {2, {attr->vocabulary, attr->out_channels}},
                                  .bound = attr->deviation > 0 ? attr->deviation : 1,
-                                 .init = RONDE__INIT_NORMAL};
+                                 .init = RONDE_INIT_NORMAL};
   return 1;
 }
 

@@ -25,7 +25,7 @@ void ronde__gemm_list_destroy(ronde__gemm_list *list) {
 
 void ronde__gemm_sum(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, const void *a,
                      const void *b, float *c, bool accumulate) {
-  ronde__gemm_sum_by(pair, list, count, ronde__gemm_piece(count, pair->set.shape.k), a, b, c, accumulate);
+  ronde__gemm_sum_by(pair, list, count, ronde__gemm_piece(pair, count), a, b, c, accumulate);
 }
 
 void ronde__gemm_sum_by(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, int64_t step,

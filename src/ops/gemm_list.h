@@ -21,10 +21,10 @@ typedef struct ronde__gemm_list {
 ronde_status ronde__gemm_list_create(int64_t count, ronde__gemm_list *list_out);
 void ronde__gemm_list_destroy(ronde__gemm_list *list);
 
-/* Of `count` operands of k each, how many are added up in one piece: about 512 of the reduced dimension. */
-static inline int64_t ronde__gemm_piece(int64_t count, int64_t k) {
-  enum { PIECE = 512 };
-  return count * k <= 2 * PIECE ? ronde__max(1, count) : ronde__max(1, PIECE / k);
+/* Of `count` operands, how many are added up in one piece: all, or half as many as one call should. */
+static inline int64_t ronde__gemm_piece(const ronde__gemm_pair *pair, int64_t count) {
+  int64_t most = pair->set.most, k = pair->set.shape.k;
+  return count * k <= most ? ronde__max(1, count) : ronde__max(1, most / 2 / k);
 }
 
 /* c (+)= the sum over the first `count` pairs of the list, in pieces, so that the operands of a piece stay in cache while

@@ -27,8 +27,8 @@ static ronde_status group_norm_infer(const ronde__op_attr *attr, const char *lab
 static int group_norm_params(const ronde__op_attr *attr, const ronde__shape *in,
                              ronde__param_spec specs[RONDE__OP_MAX_PARAMS]) {
   const ronde__shape shape = {1, {in[0].dim[0]}};
-  specs[0] = (ronde__param_spec){.suffix = "weight", .shape = shape, .bound = 1, .init = RONDE__INIT_CONSTANT};
-  specs[1] = (ronde__param_spec){.suffix = "bias", .shape = shape, .bound = 0, .init = RONDE__INIT_CONSTANT};
+  specs[0] = (ronde__param_spec){.suffix = "weight", .shape = shape, .bound = 1, .init = RONDE_INIT_CONSTANT};
+  specs[1] = (ronde__param_spec){.suffix = "bias", .shape = shape, .bound = 0, .init = RONDE_INIT_CONSTANT};
   return attr->affine ? 2 : 0;
 }
 

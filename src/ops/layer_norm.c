@@ -28,8 +28,8 @@ static ronde__shape layer_norm_shape(const ronde__op_attr *attr, const ronde__sh
 static int layer_norm_params(const ronde__op_attr *attr, const ronde__shape *in,
                              ronde__param_spec specs[RONDE__OP_MAX_PARAMS]) {
   ronde__shape shape = layer_norm_shape(attr, in);
-  specs[0] = (ronde__param_spec){.suffix = "weight", .shape = shape, .bound = 1, .init = RONDE__INIT_CONSTANT};
-  specs[1] = (ronde__param_spec){.suffix = "bias", .shape = shape, .bound = 0, .init = RONDE__INIT_CONSTANT};
+  specs[0] = (ronde__param_spec){.suffix = "weight", .shape = shape, .bound = 1, .init = RONDE_INIT_CONSTANT};
+  specs[1] = (ronde__param_spec){.suffix = "bias", .shape = shape, .bound = 0, .init = RONDE_INIT_CONSTANT};
   return 2;
 }
 

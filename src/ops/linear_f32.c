@@ -69,12 +69,18 @@ static ronde_status linear_f32_prepare(const ronde__op_desc *desc, void **state_
   return RONDE_OK;
 }
 
+/* Output blocks that backward goes through together: all of few, else about 512 outputs. */
+static int64_t linear_f32_together(const ronde__op_desc *desc) {
+  enum { TOGETHER = 512 };
+  int64_t blocks = ronde__phys_blocks(&desc->out[0]), bo = desc->out[0].block;
+  return blocks * bo <= 2 * TOGETHER ? blocks : TOGETHER / bo;
+}
+
 /* Scratch of a thread in backward: transposed weights, one piece of the data gradient's sum; a tile of the weight's
  * gradient. */
 static int64_t linear_f32_strip_elems(const ronde__op_desc *desc) {
-  int64_t blocks = ronde__phys_blocks(&desc->out[0]), bo = desc->out[0].block;
   bool needed = desc->need_dinput[0] && desc->in[0].layout == RONDE__BLOCKS;
-  return needed ? ronde__min(blocks, ronde__gemm_piece(blocks, bo)) * bo * desc->in[0].block : 0;
+  return needed ? linear_f32_together(desc) * desc->out[0].block * desc->in[0].block : 0;
 }
 
 static int64_t linear_f32_thread_elems(const ronde__op_desc *desc, const linear_f32_state *s) {
@@ -95,7 +101,7 @@ static size_t linear_f32_work_elems(const ronde__op_desc *desc, const void *stat
  * of them at once push each other out. */
 static int64_t linear_f32_forward_step(const linear_f32_state *s) {
   enum { SHORT = 64 };
-  return s->k < SHORT ? ronde__ceil_div(SHORT, s->k) : ronde__gemm_piece(s->terms, s->k);
+  return s->k < SHORT ? ronde__ceil_div(SHORT, s->k) : ronde__gemm_piece(&s->forward[1][0], s->terms);
 }
 
 static void linear_f32_forward_part(void *arg, int thread, int n_threads) {
@@ -166,9 +172,9 @@ static void linear_f32_data_piece(const ronde__linear_piece *j, int64_t term, in
   for (int64_t i = 0; i < j->n_obs; i++)
     desc->compute.kernels->transpose(j->call->param[0] + (j->ob0 + i) * ronde__linear_slab(desc) + term * s->w_term, bo,
                                      bi, bo, strip + i * bo * bi, bi);
-  const ronde__gemm *gemm = j->call->accumulate_dinput[0] || !is_first ? &s->data[0].add : &s->data[0].set;
-  ronde__gemm_run(gemm, j->call->dout[0], s->lists.outputs.a + j->ob0, strip, s->lists.outputs.b, j->n_obs,
-                  j->call->din[0] + s->lists.terms.a[term] / sizeof(float));
+  ronde__gemm_list of_piece = {s->lists.outputs.a + j->ob0, s->lists.outputs.b, j->n_obs};
+  ronde__gemm_sum(&s->data[0], &of_piece, j->n_obs, j->call->dout[0], strip,
+                  j->call->din[0] + s->lists.terms.a[term] / sizeof(float), j->call->accumulate_dinput[0] || !is_first);
 }
 
 /* BLOCKS: dW of a tile. */
@@ -220,8 +226,7 @@ static ronde_status linear_f32_backward(const ronde__op_desc *desc, const void *
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
   if (desc->in[0].layout == RONDE__BLOCKS) {
-    int64_t piece = ronde__gemm_piece(ronde__phys_blocks(&desc->out[0]), desc->out[0].block);
-    ronde__linear_backward_pieces(desc, state, call, piece, linear_f32_blocks_part);
+    ronde__linear_backward_pieces(desc, state, call, linear_f32_together(desc), linear_f32_blocks_part);
     return RONDE_OK;
   }
   if (call->din[0]) { /* reads the weights before their gradient is handed out */

@@ -5,7 +5,7 @@
  * shape alone, and the chunks of a sum come in their order, so the threads change no bit. */
 #include "ops/linear.h"
 
-enum { MOST_ROWS = 256, FEWEST_ROWS = 64, MANY = 2 * MOST_ROWS };
+enum { MOST_ROWS = 256, FEWEST_ROWS = 64, MANY = 128 };
 enum { IN_CACHE = 128 << 10 }; /* floats: the chunk of an input */
 enum { WEIGHTS = 8 << 20 };    /* floats: more would cost too much memory, transposed */
 enum { SHARE = 512 };          /* outputs whose gradients are made together */
@@ -13,7 +13,9 @@ enum { SHARE = 512 };          /* outputs whose gradients are made together */
 typedef struct linear_rows_state {
   int64_t rows, n_chunks; /* of a chunk; the last one may have fewer */
   ronde__linear_lists lists;
-  ronde__gemm_pair forward[2], data[2], weight[2]; /* [last chunk] */
+  ronde__gemm_pair forward[2], data[2]; /* [last chunk] */
+  ronde__gemm_pair weight, rest[2];     /* of pieces of a chunk's rows, and [last chunk] of what these leave */
+  ronde__gemm_list pieces;              /* of the longest chunk */
 } linear_rows_state;
 
 static int64_t outputs_together(const ronde__op_desc *desc) {
@@ -24,17 +26,40 @@ static void linear_rows_release(const ronde__op_desc *desc, void *opaque) {
   linear_rows_state *s = opaque;
   if (!s) return;
   ronde__linear_lists_destroy(&s->lists);
+  ronde__gemm_list_destroy(&s->pieces);
   ronde__free(s);
+}
+
+static int rows_of(const ronde__op_desc *desc, const linear_rows_state *s, bool last) {
+  return (int)(last ? desc->in[0].n - (s->n_chunks - 1) * s->rows : s->rows);
+}
+
+/* A sum over rows, in pieces that one call should add up. */
+static ronde_status make_pieces(const ronde__op_desc *desc, linear_rows_state *s) {
+  int bi = (int)desc->in[0].block, bo = (int)desc->out[0].block;
+  ronde__gemm_shape shape = {bi, bo, (int)s->rows, bi, bo, bo, true, false, false};
+  int piece = (int)ronde__min(s->rows, ronde__gemm_resolve(&desc->compute, &shape).most);
+  shape.k = piece;
+  s->weight = ronde__gemm_pair_resolve(desc, shape);
+  for (int last = 0; last < 2; last++) {
+    shape.k = rows_of(desc, s, last) % piece;
+    if (shape.k) s->rest[last] = ronde__gemm_pair_resolve(desc, shape);
+  }
+  RONDE_TRY(ronde__gemm_list_create(s->rows / piece, &s->pieces));
+  for (int64_t i = 0; i < s->pieces.count; i++) {
+    s->pieces.a[i] = (uint64_t)(i * piece * bi) * sizeof(float);
+    s->pieces.b[i] = (uint64_t)(i * piece * bo) * sizeof(float);
+  }
+  return RONDE_OK;
 }
 
 static void make_kernels(const ronde__op_desc *desc, linear_rows_state *s) {
   int bi = (int)desc->in[0].block, bo = (int)desc->out[0].block;
   for (int last = 0; last < 2; last++) {
-    int rows = (int)(last ? desc->in[0].n - (s->n_chunks - 1) * s->rows : s->rows);
+    int rows = rows_of(desc, s, last);
     s->forward[last] =
         ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){rows, bo, bi, bi, bo, bo, false, false, false});
     s->data[last] = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){rows, bi, bo, bo, bi, bi, false, false, false});
-    s->weight[last] = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){bi, bo, rows, bi, bo, bo, true, false, false});
   }
 }
 
@@ -47,8 +72,9 @@ static ronde_status linear_rows_prepare(const ronde__op_desc *desc, void **state
   s->n_chunks = ronde__ceil_div(x->n, s->rows);
   ronde_status status = ronde__linear_lists_create(desc, ronde__phys_blocks(x), x->n * x->block,
                                                    x->block * desc->out[0].block, &s->lists);
+  if (status == RONDE_OK) status = make_pieces(desc, s);
   if (status != RONDE_OK) {
-    ronde__free(s);
+    linear_rows_release(desc, s);
     return status;
   }
   make_kernels(desc, s);
@@ -109,6 +135,19 @@ static void data_part(void *arg, int thread, int n_threads) {
                       call->din[0] + (ib * x->n + chunk * s->rows) * x->block, call->accumulate_dinput[0]);
 }
 
+/* dw (+)= X^T dY of a chunk. */
+static void sum_rows(const ronde__op_desc *desc, const linear_rows_state *s, bool last, const float *x, const float *dy,
+                     float *dw, bool adds) {
+  static const uint64_t none = 0;
+  int64_t piece = s->weight.set.shape.k, rows = rows_of(desc, s, last), n_pieces = rows / piece,
+          done = n_pieces * piece;
+  const ronde__gemm_pair *rest = &s->rest[last];
+  if (n_pieces) ronde__gemm_sum_by(&s->weight, &s->pieces, n_pieces, 1, x, dy, dw, adds);
+  if (rows == done) return;
+  ronde__gemm_run(adds || done ? &rest->add : &rest->set, x + done * desc->in[0].block, &none,
+                  dy + done * desc->out[0].block, &none, 1, dw);
+}
+
 /* What chunk adds to the gradient of a tile of weights, of output block ob and input block ib: X^T dY. */
 static void weight_tile(const ronde__linear_piece *j, int64_t ob, int64_t ib, int64_t chunk) {
   const linear_rows_state *s = j->state;
@@ -118,11 +157,8 @@ static void weight_tile(const ronde__linear_piece *j, int64_t ob, int64_t ib, in
   bool last = chunk == s->n_chunks - 1;
   float *dw = call->dparam[0] + place;
   if (j->desc->in_pieces) dw = call->work + place - j->ob0 * ronde__linear_slab(j->desc);
-  uint64_t zero = 0;
-  const ronde__gemm_pair *pair = &s->weight[last];
-  ronde__gemm_run(chunk || call->accumulate_dparam[0] ? &pair->add : &pair->set,
-                  call->in[0] + (ib * x->n + row) * x->block, &zero, call->dout[0] + (ob * y->n + row) * y->block,
-                  &zero, 1, dw);
+  sum_rows(j->desc, s, last, call->in[0] + (ib * x->n + row) * x->block, call->dout[0] + (ob * y->n + row) * y->block,
+           dw, chunk || call->accumulate_dparam[0]);
   if (!last || !j->desc->in_pieces) return;
   size_t begin = (size_t)place, end = begin + (size_t)(x->block * y->block);
   call->listener.final(call->listener.user, &(ronde__gradient){0, begin, end, dw, true, NULL});

@@ -48,14 +48,14 @@ static int location_params(const ronde__op_attr *attr, const ronde__shape *in,
   int64_t h = attr->out_channels, k = attr->kernel[1], c = attr->filters, a = in[RONDE__LOCATION_KEYS].dim[1];
   int64_t columns = in[RONDE__LOCATION_X].dim[1] + in[RONDE__LOCATION_MEMORY].dim[1];
   const ronde__param_spec all[RONDE__LOCATION_PARAMS] = {
-      {"attention_rnn.weight_ih", {2, {4 * h, columns}}, (float)h, RONDE__INIT_UNIFORM},
-      {"attention_rnn.weight_hh", {2, {4 * h, h}}, (float)h, RONDE__INIT_UNIFORM},
-      {"attention_rnn.bias_ih", {1, {4 * h}}, (float)h, RONDE__INIT_UNIFORM},
-      {"attention_rnn.bias_hh", {1, {4 * h}}, (float)h, RONDE__INIT_UNIFORM},
-      {"attention_layer.query_layer.linear_layer.weight", {2, {a, h}}, (float)h, RONDE__INIT_UNIFORM},
-      {"attention_layer.location_layer.location_conv.conv.weight", {3, {c, 2, k}}, (float)(2 * k), RONDE__INIT_UNIFORM},
-      {"attention_layer.location_layer.location_dense.linear_layer.weight", {2, {a, c}}, (float)c, RONDE__INIT_UNIFORM},
-      {"attention_layer.v.linear_layer.weight", {2, {1, a}}, (float)a, RONDE__INIT_UNIFORM},
+      {"attention_rnn.weight_ih", {2, {4 * h, columns}}, (float)h, RONDE_INIT_UNIFORM},
+      {"attention_rnn.weight_hh", {2, {4 * h, h}}, (float)h, RONDE_INIT_UNIFORM},
+      {"attention_rnn.bias_ih", {1, {4 * h}}, (float)h, RONDE_INIT_UNIFORM},
+      {"attention_rnn.bias_hh", {1, {4 * h}}, (float)h, RONDE_INIT_UNIFORM},
+      {"attention_layer.query_layer.linear_layer.weight", {2, {a, h}}, (float)h, RONDE_INIT_UNIFORM},
+      {"attention_layer.location_layer.location_conv.conv.weight", {3, {c, 2, k}}, (float)(2 * k), RONDE_INIT_UNIFORM},
+      {"attention_layer.location_layer.location_dense.linear_layer.weight", {2, {a, c}}, (float)c, RONDE_INIT_UNIFORM},
+      {"attention_layer.v.linear_layer.weight", {2, {1, a}}, (float)a, RONDE_INIT_UNIFORM},
   };
   for (int i = 0; i < RONDE__LOCATION_PARAMS; i++) {
     specs[i] = all[i];

@@ -153,18 +153,11 @@ typedef struct ronde__op_attr {
   ronde__joined_pool pool;                           /* behind a convolution and its activation */
 } ronde__op_attr;
 
-/* How a parameter is initialised. */
-typedef enum ronde__init_kind {
-  RONDE__INIT_UNIFORM,  /* U(-bound, bound), as PyTorch's layers are by default */
-  RONDE__INIT_NORMAL,   /* N(0, bound^2) */
-  RONDE__INIT_CONSTANT, /* bound */
-} ronde__init_kind;
-
 typedef struct ronde__param_spec {
-  const char *suffix; /* "weight", "bias"; NULL: it is called like its layer */
-  ronde__shape shape; /* logical */
-  float bound;
-  ronde__init_kind init;
+  const char *suffix;   /* "weight", "bias"; NULL: it is called like its layer */
+  ronde__shape shape;   /* logical */
+  float bound;          /* what init has for its value */
+  ronde_init_kind init; /* 0, the default: U(-bound, bound), as PyTorch's layers are */
 } ronde__param_spec;
 
 /* State that is kept but not trained: f32, or a count of training batches. */

@@ -14,7 +14,7 @@ static ronde_status parameter_infer(const ronde__op_attr *attr, const char *labe
 
 static int parameter_params(const ronde__op_attr *attr, const ronde__shape *in,
                             ronde__param_spec specs[RONDE__OP_MAX_PARAMS]) {
-  ronde__init_kind init = attr->deviation > 0 ? RONDE__INIT_NORMAL : RONDE__INIT_CONSTANT;
+  ronde_init_kind init = attr->deviation > 0 ? RONDE_INIT_NORMAL : RONDE_INIT_CONSTANT;
   specs[0] = (ronde__param_spec){.suffix = NULL, .shape = attr->shape, .bound = attr->deviation, .init = init};
   return 1;
 }

@@ -76,6 +76,7 @@ static const ronde__form recurrent_form = {
     .backward = ronde__recurrent_backward,
     .implementation = ronde__recurrent_implementation,
     .executed_flops = ronde__recurrent_executed_flops,
+    .gives_pieces = true,
 };
 
 #define RECURRENT_OP(label)                                                                            \

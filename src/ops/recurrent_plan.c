@@ -1,6 +1,10 @@
 /* The products of a recurrent layer, and the memory that it needs. */
 #include "ops/recurrent_plan.h"
 
+/* Of a product: kernels go by few rows, so that more gain little; and weights of so many features, and of a panel, are half of a
+ * second-level cache. */
+enum { MOST_ROWS = 24, MOST_FEATURES = 512 };
+
 void ronde__recurrent_release(const ronde__op_desc *desc, void *opaque) {
   ronde__recurrent_state *s = opaque;
   if (!s) return;
@@ -20,26 +24,50 @@ void ronde__recurrent_release(const ronde__op_desc *desc, void *opaque) {
 
 /* ---- preparing ---- */
 
-static int examples_of(const ronde__recurrent_state *s, bool last) {
-  return (int)(last ? s->n - (s->n_pieces - 1) * s->piece : s->piece);
+/* Rows of gates' gradients that are multiplied together: how many, by whether they are the last, and how far they lie apart, in
+ * rows. */
+typedef struct rows {
+  int64_t m[2], apart;
+} rows;
+
+static rows rows_of_step(const ronde__recurrent_state *s) {
+  return (rows){{s->piece, s->n - (s->n_pieces - 1) * s->piece}, 1};
 }
 
+static rows rows_of_group(const ronde__recurrent_state *s) {
+  int64_t line = ronde__recurrent_line(s), rest = line - (ronde__ceil_div(line, s->group) - 1) * s->group;
+  return (rows){{s->group, rest}, s->by_example ? s->n : 1};
+}
+
+/* The size of equal pieces, the last one perhaps smaller, of which none is larger than `most`. */
+static int64_t even_piece(int64_t n, int64_t most) { return ronde__ceil_div(n, ronde__ceil_div(n, most)); }
+
+/* From a row of x, or of its gradient, to the next of its group. */
+static int64_t x_apart(const ronde__recurrent_state *s) { return s->by_example ? s->f : s->t * s->f; }
+
 static void make_forward(const ronde__op_desc *desc, ronde__recurrent_state *s) {
+  const rows group = rows_of_group(s), step = rows_of_step(s);
+  const int64_t f_rest = s->f - (ronde__ceil_div(s->f, s->f_piece) - 1) * s->f_piece;
   for (int last = 0; last < 2; last++)
     for (int narrow = 0; narrow < 2; narrow++) {
-      int n = (int)(narrow ? s->h % RONDE__PANEL : RONDE__PANEL), m = examples_of(s, last);
+      int n = (int)(narrow ? s->h % RONDE__PANEL : RONDE__PANEL);
       if (n == 0 || (!narrow && s->h < RONDE__PANEL)) continue;
-      ronde__gemm_shape x = {.m = m, .n = n, .k = (int)s->f, .lda = s->t * s->f, .ldb = n, .ldc = s->row * n};
-      ronde__gemm_shape h = {.m = m, .n = n, .k = (int)s->h, .lda = s->h, .ldb = n};
+      ronde__gemm_shape x = {
+          .m = (int)group.m[last], .n = n, .lda = x_apart(s), .ldb = n, .ldc = group.apart * s->row * n};
+      ronde__gemm_shape h = {.m = (int)step.m[last], .n = n, .k = (int)s->h, .lda = s->h, .ldb = n};
       h.ldc = (s->cell->adds ? s->row : s->g) * n;
-      s->rows_of_x[last][narrow] = ronde__gemm_pair_resolve(desc, x);
+      for (int end = 0; end < 2; end++) {
+        x.k = (int)(end ? f_rest : s->f_piece);
+        s->rows_of_x[last][narrow][end] = ronde__gemm_pair_resolve(desc, x);
+      }
       s->sums_of_h[last][narrow] = ronde__gemm_pair_resolve(desc, h);
     }
 }
 
 /* Over the gates from `begin` on, of a panel of n columns. A gate's gradient lies at `column` of a row, or at its own place. */
-static ronde_status make_gates_sum(const ronde__op_desc *desc, const ronde__recurrent_state *s, int64_t begin,
-                                   int64_t end, int64_t n, int64_t ldc, const int *column, ronde__gates_sum *sum) {
+static ronde_status make_gates_sum(const ronde__op_desc *desc, const ronde__recurrent_state *s, const rows *of,
+                                   int64_t begin, int64_t end, int64_t n, int64_t ldc, const int *column,
+                                   ronde__gates_sum *sum) {
   int64_t wholes = s->h / RONDE__PANEL, rest = s->h % RONDE__PANEL, count = end - begin;
   RONDE_TRY(ronde__gemm_list_create(count * wholes, &sum->wholes));
   RONDE_TRY(ronde__gemm_list_create(rest ? count : 0, &sum->narrows));
@@ -55,10 +83,14 @@ static ronde_status make_gates_sum(const ronde__op_desc *desc, const ronde__recu
     sum->narrows.b[i] = (uint64_t)((g * s->h + wholes * RONDE__PANEL) * n) * sizeof(float);
   }
   for (int last = 0; last < 2; last++) {
-    ronde__gemm_shape shape = {
-        .m = examples_of(s, last), .n = (int)n, .k = RONDE__PANEL, .lda = s->row * RONDE__PANEL, .ldb = n, .ldc = ldc};
+    ronde__gemm_shape shape = {.m = (int)of->m[last],
+                               .n = (int)n,
+                               .k = RONDE__PANEL,
+                               .lda = of->apart * s->row * RONDE__PANEL,
+                               .ldb = n,
+                               .ldc = ldc};
     if (wholes) sum->whole[last] = ronde__gemm_pair_resolve(desc, shape);
-    shape.k = (int)rest, shape.lda = s->row * rest;
+    shape.k = (int)rest, shape.lda = of->apart * s->row * rest;
     if (rest) sum->narrow[last] = ronde__gemm_pair_resolve(desc, shape);
   }
   return RONDE_OK;
@@ -88,12 +120,13 @@ static int64_t width_if(int64_t columns, bool narrow) {
 
 static ronde_status make_backward(const ronde__op_desc *desc, ronde__recurrent_state *s) {
   const int64_t early = s->cell->reset ? s->g - 1 : s->g;
+  const rows group = rows_of_group(s), step = rows_of_step(s);
   for (int i = 0; i < 2; i++) {
     int64_t of_h = width_if(s->h, i), of_f = width_if(s->f, i);
-    if (of_h) RONDE_TRY(make_gates_sum(desc, s, 0, early, of_h, of_h, s->cell->column, &s->dh[i]));
+    if (of_h) RONDE_TRY(make_gates_sum(desc, s, &step, 0, early, of_h, of_h, s->cell->column, &s->dh[i]));
     if (of_h && early < s->g)
-      RONDE_TRY(make_gates_sum(desc, s, early, s->g, of_h, of_h, s->cell->column, &s->dreset[i]));
-    if (of_f) RONDE_TRY(make_gates_sum(desc, s, 0, s->g, of_f, s->t * s->f, NULL, &s->dx[i]));
+      RONDE_TRY(make_gates_sum(desc, s, &step, early, s->g, of_h, of_h, s->cell->column, &s->dreset[i]));
+    if (of_f) RONDE_TRY(make_gates_sum(desc, s, &group, 0, s->g, of_f, x_apart(s), NULL, &s->dx[i]));
     for (int k = 0; k < 2 && of_h; k++) {
       int64_t columns_f = width_if(s->f, k), columns_h = width_if(s->h, k);
       if (columns_f) RONDE_TRY(make_rows_sum(desc, s, of_h, columns_f, s->f, &s->dw_ih[i][k]));
@@ -112,6 +145,9 @@ ronde_status ronde__recurrent_prepare(const ronde__op_desc *desc, void **state_o
   s->n = x->n, s->t = x->c, s->f = x->w, s->h = desc->attr.out_channels;
   s->piece = ronde__ceil_div(s->n, desc->threads);
   s->n_pieces = ronde__ceil_div(s->n, s->piece);
+  s->by_example = s->t >= s->n;
+  s->group = even_piece(ronde__recurrent_line(s), MOST_ROWS);
+  s->f_piece = even_piece(s->f, MOST_FEATURES);
   make_forward(desc, s);
   ronde_status status = make_backward(desc, s);
   if (status != RONDE_OK) ronde__recurrent_release(desc, s);
@@ -125,22 +161,28 @@ size_t ronde__recurrent_saved(const ronde__op_desc *desc, const void *opaque) {
   return (size_t)(s->t * s->n * (s->row + ronde__recurrent_has_cells(s)) * s->h);
 }
 
-/* Forward: both weights, the bias twice, peepholes, the present h, its sums where they lie apart, and what it is reset to.
- * Backward: the rows' gradients; h before each step, and x, in panels; the gradients of h and of cells; both weights;
- * peepholes; what h is reset to, in panels, and the gradient of that. */
+/* Forward: the weights of h, the bias twice, peepholes, the present h, its sums where they lie apart, and what it is reset to;
+ * of each thread a piece of those of x.
+ * Backward: the rows' gradients; h before each step, and x, in panels; the gradients of h and of cells; the weights of h;
+ * peepholes; what h is reset to, in panels, and the gradient of that; of each thread a panel of those of x,
+ * and of their gradients where these are told at once. */
 size_t ronde__recurrent_work(const ronde__op_desc *desc, const void *opaque, bool backward) {
   const ronde__recurrent_state *s = opaque;
-  int64_t rows = s->t * s->n, now = s->n * s->h, weights = (s->f + s->h) * s->g * s->h;
+  int64_t rows = s->t * s->n, now = s->n * s->h, weights = s->h * s->g * s->h;
   int64_t peepholes = desc->attr.peepholes ? 3 * s->h : 0;
   bool resets = s->cell->reset != NULL;
   if (backward)
-    return (size_t)(rows * ((s->row + 1 + resets) * s->h + s->f) + (2 + resets) * now + weights + peepholes);
-  return (size_t)(weights + 2 * s->row * s->h + peepholes + (1 + resets) * now + (s->cell->adds ? 0 : s->g * now));
+    return (
+        size_t)(rows * ((s->row + 1 + resets) * s->h + s->f) + (2 + resets) * now + weights + peepholes +
+                ronde__min(desc->threads, ronde__panels_of(s->f)) * s->g * s->h * RONDE__PANEL +
+                (desc->in_pieces ? ronde__min(desc->threads, s->g * ronde__panels_of(s->h)) * RONDE__PANEL * s->f : 0));
+  return (size_t)(weights + 2 * s->row * s->h + peepholes + (1 + resets) * now + (s->cell->adds ? 0 : s->g * now) +
+                  desc->threads * s->f_piece * RONDE__PANEL);
 }
 
 const char *ronde__recurrent_implementation(const ronde__op_desc *desc, const void *opaque) {
   const ronde__recurrent_state *s = opaque;
-  return s->rows_of_x[1][s->h < RONDE__PANEL].set.implementation;
+  return s->rows_of_x[1][s->h < RONDE__PANEL][1].set.implementation;
 }
 
 double ronde__recurrent_executed_flops(const ronde__op_desc *desc, const void *opaque, bool backward) {

@@ -9,7 +9,7 @@
 static int rms_norm_params(const ronde__op_attr *attr, const ronde__shape *in,
                            ronde__param_spec specs[RONDE__OP_MAX_PARAMS]) {
   specs[0] = (ronde__param_spec){
-      .suffix = "weight", .shape = {1, {in[0].dim[in[0].rank - 1]}}, .bound = 1, .init = RONDE__INIT_CONSTANT};
+      .suffix = "weight", .shape = {1, {in[0].dim[in[0].rank - 1]}}, .bound = 1, .init = RONDE_INIT_CONSTANT};
   return 1;
 }
 

@@ -10,8 +10,9 @@ weights and running statistics after them. `error` is PyTorch's own in f32: the 
 its implementations. See models.py for requirements.
 
 A ReLU whose input lies within rounding of 0 may fall on either side, which changes gradients by far more than rounding
-does. So inputs are drawn from that one of a few streams whose ReLU inputs in f64 stay farthest from 0, in units of the
-errors of PyTorch's f32; and where there are very many of them, biases of batch normalisation keep most away from 0.
+does; so does a maximum that another value is close to. So inputs are drawn from that one of a few streams where both
+stay farthest from it in f64, over all steps and in units of the errors of PyTorch's f32; and where there are very many
+ReLUs, biases of batch normalisation keep most inputs away from 0.
 """
 
 import json
@@ -68,6 +69,7 @@ class Run:
         self.net = models.build(model, channels, size, classes)
         self.how = models.set_deep_weights(self.net, branch or 1.0, shift)
         n = n_batches(case) * self.batch
+        self.n_steps = STEPS if n_batches(case) == STEPS else 1
         x = models.values(stream, n * channels * size * size, 1.0).reshape(n, channels, size, size)
         self.x, self.y = torch.from_numpy(x).to(dtype), torch.from_numpy(models.labels(n, classes))
         self.net.to(dtype)
@@ -115,27 +117,44 @@ class Run:
         """All steps from the beginning: call it on a fresh run."""
         losses = []
         with self.flags:
-            for k in range(STEPS):
+            for k in range(self.n_steps):
                 losses.append(self.gradients(k)[0])
                 self.optimizer.step()
         return {"losses": losses, "weights": self.copies(self.net.named_parameters()), "step_buffers": self.buffers()}
 
-    def relu_inputs(self):
+    def kinks(self):
+        """What decides of a gradient's way in all steps: inputs of ReLUs, and by how much a maximum is the largest."""
         seen = []
+
+        def relu(_module, inputs, _out):
+            seen.append(inputs[0].detach().double())
+
+        def pool(module, inputs, _out):
+            k, s, p = module.kernel_size, module.stride, module.padding
+            x = torch.nn.functional.pad(inputs[0].detach().double(), (p, p, p, p), value=-np.inf)
+            largest = x.unfold(2, k, s).unfold(3, k, s).flatten(-2).topk(2).values
+            gap = largest[..., 0] - largest[..., 1]
+            seen.append(torch.where(largest[..., 0] > 0, gap, torch.nan))  # behind a ReLU no gradient passes at 0
+
         for module in self.net.modules():
             if isinstance(module, torch.nn.ReLU):
-                module.register_forward_hook(lambda _module, inputs, _out: seen.append(inputs[0].detach().double()))
-        with self.flags, torch.no_grad():
-            self.net(self.examples(0)[0])
+                module.register_forward_hook(relu)
+            if isinstance(module, torch.nn.MaxPool2d):
+                module.register_forward_hook(pool)
+        with self.flags:
+            for k in range(self.n_steps):
+                self.gradients(k)
+                self.optimizer.step()
         return seen
 
 
 def margin(case, stream):
-    exact = Run(case, stream, torch.float64).relu_inputs()
+    exact = Run(case, stream, torch.float64).kinks()
     smallest = np.inf
     for implementation in IMPLEMENTATIONS:
-        for z, rounded in zip(exact, Run(case, stream, torch.float32, implementation).relu_inputs()):
-            smallest = min(smallest, float(z.abs().min() / (z - rounded).abs().max()))
+        for z, rounded in zip(exact, Run(case, stream, torch.float32, implementation).kinks()):
+            nearest = z.abs().nan_to_num(np.inf).min()
+            smallest = min(smallest, float(nearest / (z - rounded).abs().nan_to_num(0).max()))
     return smallest
 
 
