@@ -142,14 +142,43 @@ static void check_file(const char *name) {
 }
 
 static void test_files_of_others(void **state) {
-  static const char *const names[] = {
-      "small",          "residual",           "branches",          "windows",
-      "pooled",         "sequence",           "torch-resnet",      "torch-attention",
-      "torch-windows",  "recurrent",          "torch-buffers",     "cells",
-      "shuffled",       "torch-shuffle",      "torch-encoder",     "torch-causal",
-      "torch-lstm",     "torch-lstms",        "torch-grus",        "torch-translator",
-      "triangles",      "torch-open-encoder", "torch-open-causal", "torch-open-translator",
-      "torch-open-gpt", "torch-open-lstms",   "torch-open-series"};
+  static const char *const names[] = {"small",
+                                      "residual",
+                                      "branches",
+                                      "windows",
+                                      "pooled",
+                                      "sequence",
+                                      "torch-resnet",
+                                      "torch-attention",
+                                      "torch-windows",
+                                      "recurrent",
+                                      "torch-buffers",
+                                      "cells",
+                                      "shuffled",
+                                      "torch-shuffle",
+                                      "torch-encoder",
+                                      "torch-causal",
+                                      "torch-lstm",
+                                      "torch-lstms",
+                                      "torch-grus",
+                                      "torch-translator",
+                                      "triangles",
+                                      "torch-open-encoder",
+                                      "torch-open-causal",
+                                      "torch-open-translator",
+                                      "torch-open-gpt",
+                                      "torch-open-lstms",
+                                      "torch-open-series",
+                                      "alike",
+                                      "torch-newer-resnet",
+                                      "torch-newer-gpt",
+                                      "torch-newer-causal",
+                                      "torch-newer-encoder",
+                                      "torch-newer-series",
+                                      "torch-newer-heads",
+                                      "torch-newer-masked",
+                                      "torch-newer-open-gpt",
+                                      "torch-newer-open-heads"};
   need_onnx();
   for (size_t i = 0; i < RONDE__COUNT(names); i++) check_file(names[i]);
 }

@@ -62,7 +62,8 @@ typedef struct ronde__onnx_value {
     RONDE__ONNX_SIZES,
     RONDE__ONNX_NUMBER,
     RONDE__ONNX_KNOWN,
-    RONDE__ONNX_TOKENS, /* from here on tokens.c: of tokens x, */
+    RONDE__ONNX_SEQUENCE, /* of tensors */
+    RONDE__ONNX_TOKENS,   /* from here on tokens.c: of tokens x, */
     RONDE__ONNX_PADDING,
     RONDE__ONNX_PLACES,
     RONDE__ONNX_LENGTHS, /* and of lengths x [1] */
@@ -74,12 +75,12 @@ typedef struct ronde__onnx_value {
   int at;                  /* as in ronde__onnx_place, */
   ronde__onnx_merged merged;
   const ronde_tensor *x;
-  const Onnx__TensorProto *constant; /* CONSTANT, */
-  bool fixed;                        /* whose values no training changes, */
-  bool transposed;                   /* of a matrix; of a TENSOR that only a product reads, its last two dimensions */
-  int n;                             /* SIZES: a list of so many, */
-  bool is_scalar;                    /* or one by itself; PADDING to SEEN: dims of an example in the file, */
-  int64_t size[RONDE__ONNX_MAX_SIZES];
+  const Onnx__TensorProto *constant;   /* CONSTANT, */
+  bool fixed;                          /* whose values no training changes, */
+  bool transposed;                     /* of a matrix; of a TENSOR that only a product reads, its last two dimensions */
+  int n;                               /* SIZES, SEQUENCE: a list of so many, */
+  bool is_scalar;                      /* or one by itself; PADDING to SEEN: dims of an example in the file, */
+  int64_t size[RONDE__ONNX_MAX_SIZES]; /* SEQUENCE: the ids of its tensors */
   bool shuffled; /* of a TENSOR between the nodes of a shuffle, which x is behind already: its sizes are size [n] */
   int32_t token; /* PADDING: where tokens are this one, PLACES: places from 1 on of others, */
   bool inverted; /* or where they are not; */
@@ -197,6 +198,7 @@ bool ronde__onnx_read_integers(const Onnx__TensorProto *tensor, int max, int64_t
 /* One float, as a scalar or a list of one. */
 bool ronde__onnx_read_number(const Onnx__TensorProto *tensor, double *number_out);
 bool ronde__onnx_is_zero(const Onnx__TensorProto *tensor);
+bool ronde__onnx_is_integer(int64_t type);
 
 /* ---- node.c: what nodes say ---- */
 
@@ -215,6 +217,8 @@ const Onnx__AttributeProto *ronde__onnx_attr(const ronde__onnx_node *node, const
 /* Input i, or output i; NULL: left out. */
 ronde__onnx_value *ronde__onnx_in(const ronde__onnx_import *im, const ronde__onnx_node *node, int i);
 ronde__onnx_value *ronde__onnx_out(const ronde__onnx_import *im, const ronde__onnx_node *node, int i);
+/* The type that a Cast, or a CastLike by its second input, makes; 0: it is not known. */
+int64_t ronde__onnx_cast_to(const ronde__onnx_import *im, const ronde__onnx_node *node);
 /* Input i as an activation with the batch in front, [N,...], or of a file without a batch. */
 ronde_status ronde__onnx_in_tensor(const ronde__onnx_import *im, const ronde__onnx_node *node, int i,
                                    const ronde_tensor **x_out);
@@ -304,6 +308,7 @@ bool ronde__onnx_evaluate(ronde__onnx_import *im, const ronde__onnx_node *node);
 /* Of a value that follows from the file alone; NULL: it does not, or is too large. */
 const ronde__onnx_known *ronde__onnx_known_of(ronde__onnx_import *im, const ronde__onnx_value *value);
 bool ronde__onnx_is_alike(const ronde__onnx_known *known, double value); /* all values are this one */
+bool ronde__onnx_are_zeros(const ronde__onnx_value *value);              /* which no training changes */
 /* An array of zeros, of floats, that the building owns; NULL: it would be too large. */
 ronde__onnx_known *ronde__onnx_make_known(ronde__onnx_import *im, int rank, const int64_t *dims);
 void ronde__onnx_release_known(ronde__onnx_import *im);

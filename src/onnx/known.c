@@ -19,6 +19,11 @@ bool ronde__onnx_is_alike(const known *array, double value) {
   return true;
 }
 
+bool ronde__onnx_are_zeros(const ronde__onnx_value *value) {
+  if (value->kind == RONDE__ONNX_NUMBER) return value->number == 0;
+  return value->kind == RONDE__ONNX_KNOWN && ronde__onnx_is_alike(value->known, 0);
+}
+
 /* NULL: it is too large here, or has a size below 0. */
 static known *make(ronde__onnx_import *im, int rank, const int64_t *dims, bool integers) {
   int64_t n = 1;
@@ -63,9 +68,7 @@ static known *of_sizes(ronde__onnx_import *im, const ronde__onnx_value *value) {
 
 /* Or truths. */
 static bool has_integers(const Onnx__TensorProto *tensor) {
-  return tensor->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__INT64 ||
-         tensor->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__INT32 ||
-         tensor->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__BOOL;
+  return ronde__onnx_is_integer(tensor->data_type) || tensor->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__BOOL;
 }
 
 static bool read_integers(const Onnx__TensorProto *tensor, known *array) {
@@ -105,6 +108,14 @@ const known *ronde__onnx_known_of(ronde__onnx_import *im, const ronde__onnx_valu
   case RONDE__ONNX_CONSTANT: return of_constant(im, value);
   default: return NULL;
   }
+}
+
+/* A number takes the dims of what it meets. */
+static const known *operand_of(ronde__onnx_import *im, const ronde__onnx_value *value) {
+  known *array = value->kind == RONDE__ONNX_NUMBER ? make(im, 0, NULL, false) : NULL;
+  if (value->kind != RONDE__ONNX_NUMBER) return ronde__onnx_known_of(im, value);
+  if (array) array->values[0] = value->number;
+  return array;
 }
 
 /* ---- walking ---- */
@@ -215,9 +226,9 @@ static known *copy(ronde__onnx_import *im, const known *x, bool integers) {
 }
 
 static known *cast(ronde__onnx_import *im, const ronde__onnx_node *node, const known *x) {
-  int64_t to = ronde__onnx_attr_int(node, "to", 0);
+  int64_t to = ronde__onnx_cast_to(im, node);
   bool truth = to == ONNX__TENSOR_PROTO__DATA_TYPE__BOOL, floats = to == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT;
-  bool integers = to == ONNX__TENSOR_PROTO__DATA_TYPE__INT64 || to == ONNX__TENSOR_PROTO__DATA_TYPE__INT32;
+  bool integers = ronde__onnx_is_integer(to);
   known *y = truth || floats || integers ? copy(im, x, !floats) : NULL;
   for (int64_t i = 0; y && i < y->n; i++)
     y->values[i] = truth ? y->values[i] != 0 : rounded(floats ? y->values[i] : trunc(y->values[i]), y->integers);
@@ -486,6 +497,7 @@ static const struct {
     {"Neg", UNARY, 0, 1},
     {"Identity", UNARY, 0, 1},
     {"Cast", OTHER, CAST, 1},
+    {"CastLike", OTHER, CAST, 1},
     {"Where", OTHER, WHERE, 3},
     {"Reshape", OTHER, RESHAPE, 2},
     {"Transpose", OTHER, TRANSPOSE, 1},
@@ -520,15 +532,17 @@ static const known *other_act(ronde__onnx_import *im, const ronde__onnx_node *no
 }
 
 /* Whether a node is for this file to evaluate: it reads integers, or an array. */
-static bool reads_known(const ronde__onnx_import *im, const ronde__onnx_node *node) {
+static bool reads_known(const ronde__onnx_import *im, const ronde__onnx_node *node, bool casts, bool expands) {
   const ronde__onnx_value *first = ronde__onnx_in(im, node, 0);
   for (int i = 0; i < node->n_in; i++) {
     const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
     if (value && value->kind == RONDE__ONNX_KNOWN) return true;
   }
-  bool is_constant = first && first->kind == RONDE__ONNX_CONSTANT;
-  return first && (first->kind == RONDE__ONNX_SIZES || (is_constant && has_integers(first->constant)) ||
-                   (is_constant && first->fixed && !strcmp(node->proto->op_type, "Expand")));
+  if (first && first->kind == RONDE__ONNX_NUMBER) return expands;
+  if (!first || first->kind != RONDE__ONNX_CONSTANT) return first && first->kind == RONDE__ONNX_SIZES;
+  bool is_one = ronde__onnx_elems(first->constant) == 1;
+  return has_integers(first->constant) || (expands && (first->fixed || is_one)) ||
+         (casts && is_one && ronde__onnx_is_integer(ronde__onnx_cast_to(im, node)));
 }
 
 /* A short list of integers is one of sizes again. */
@@ -578,11 +592,14 @@ bool ronde__onnx_evaluate(ronde__onnx_import *im, const ronde__onnx_node *node) 
   ronde__onnx_value *out = ronde__onnx_out(im, node, 0);
   size_t k = 0;
   while (k < RONDE__COUNT(acts) && strcmp(acts[k].type, node->proto->op_type) != 0) k++;
-  if (k == RONDE__COUNT(acts) || node->n_in < acts[k].least || node->n_in > MAX_IN || !out || !reads_known(im, node))
-    return false;
-  for (int i = 0; i < node->n_in; i++) {
+  if (k == RONDE__COUNT(acts) || node->n_in < acts[k].least || node->n_in > MAX_IN || !out) return false;
+  bool casts = acts[k].act == OTHER && acts[k].what == CAST; /* of another input the type alone counts */
+  bool expands = acts[k].act == OTHER && acts[k].what == EXPAND;
+  if (!reads_known(im, node, casts, expands)) return false;
+  for (int i = 0; i < (casts ? 1 : node->n_in); i++) {
     const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
-    if (value && !(in[i] = ronde__onnx_known_of(im, value))) return false;
+    if (value) in[i] = acts[k].act == PAIR || expands ? operand_of(im, value) : ronde__onnx_known_of(im, value);
+    if (value && !in[i]) return false;
     if (!value && i < acts[k].least) return false;
   }
   switch (acts[k].act) {

@@ -9,7 +9,8 @@ static ronde_status take_conv(ronde__onnx_import *im, const ronde__onnx_node *no
                               int64_t outputs, ronde__onnx_layer *layer) {
   const ronde__shape bias = {1, {outputs}};
   RONDE_TRY(ronde__onnx_take(im, node, 1, NULL, RONDE__ONNX_AS_IT_IS, weight, false, layer));
-  if (ronde__onnx_in(im, node, 2)) {
+  const ronde__onnx_value *given_bias = ronde__onnx_in(im, node, 2);
+  if (given_bias && !ronde__onnx_are_zeros(given_bias)) { /* as PyTorch's newer exporter writes that there is none */
     ronde__shape given = ronde__onnx_dims_of(im, node, 2);
     if (!ronde__shape_equal(&given, &bias)) return ronde__onnx_fail(im, node, "its bias has another shape");
     RONDE_TRY(ronde__onnx_take(im, node, 2, NULL, RONDE__ONNX_AS_IT_IS, &bias, false, layer));

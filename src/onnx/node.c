@@ -56,6 +56,25 @@ const int64_t *ronde__onnx_attr_ints(const ronde__onnx_node *node, const char *n
 
 /* ---- inputs and outputs ---- */
 
+/* Whether it holds integers; all 0 and 1, it may be of truths. */
+static bool are_integers(const ronde__onnx_value *value) {
+  bool are = false;
+  for (int i = 0; value->kind == RONDE__ONNX_SIZES && i < value->n; i++)
+    are |= value->size[i] != 0 && value->size[i] != 1;
+  return are;
+}
+
+int64_t ronde__onnx_cast_to(const ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const ronde__onnx_value *like = ronde__onnx_in(im, node, 1);
+  if (strcmp(node->proto->op_type, "CastLike") != 0) return ronde__onnx_attr_int(node, "to", 0);
+  if (!like) return 0;
+  if (like->kind == RONDE__ONNX_CONSTANT) return like->constant->data_type;
+  if (are_integers(like)) return ONNX__TENSOR_PROTO__DATA_TYPE__INT64;
+  bool floats = like->kind == RONDE__ONNX_TENSOR || like->kind == RONDE__ONNX_NUMBER ||
+                (like->kind == RONDE__ONNX_KNOWN && !like->known->integers);
+  return floats ? ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT : 0;
+}
+
 ronde__onnx_value *ronde__onnx_in(const ronde__onnx_import *im, const ronde__onnx_node *node, int i) {
   return i < node->n_in && node->in[i] >= 0 ? &im->values[node->in[i]] : NULL;
 }

@@ -105,13 +105,8 @@ static ronde_status read_sizes(const ronde__onnx_import *im, const ronde__onnx_n
 /* ---- the states in front of the first steps ---- */
 
 static bool is_zero(const ronde__onnx_value *value) {
-  if (!value) return true;
-  switch (value->kind) {
-  case RONDE__ONNX_NUMBER: return value->number == 0;
-  case RONDE__ONNX_CONSTANT: return ronde__onnx_is_zero(value->constant);
-  case RONDE__ONNX_KNOWN: return ronde__onnx_is_alike(value->known, 0);
-  default: return false;
-  }
+  if (!value || ronde__onnx_are_zeros(value)) return true;
+  return value->kind == RONDE__ONNX_CONSTANT && ronde__onnx_is_zero(value->constant);
 }
 
 /* Input i: zero, or [directions, batch, hidden], or with layout 1 [batch, directions, hidden]. */

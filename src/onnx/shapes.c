@@ -92,36 +92,93 @@ static bool is_for_attention(const ronde__onnx_import *im, const ronde__onnx_nod
   return true;
 }
 
-/* Of more pieces than a call makes: the first ones, and the rest to cut again. */
-ronde_status ronde__onnx_op_split(ronde__onnx_import *im, const ronde__onnx_node *node) {
-  enum { MAX_PIECES = 64 };
-  const ronde_tensor *x;
-  ronde_tensor *pieces[RONDE__OP_MAX_OUTPUTS];
-  ronde__onnx_place place = {0};
-  int64_t dims[RONDE_MAX_RANK], sizes[MAX_PIECES];
-  int dim, n_all = node->n_out;
-  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
-  RONDE_TRY(ronde__onnx_axis(im, node, ronde__onnx_attr_int(node, "axis", 0), &place, &dim));
-  ronde_tensor_dims(x, dims);
-  if (n_all > MAX_PIECES) return ronde__onnx_fail(im, node, "only up to %d pieces are supported", MAX_PIECES);
-  RONDE_TRY(read_pieces(im, node, dims[dim], sizes));
-  if (n_all == 1) return ronde__onnx_set_place(im, node, 0, x, &place);
-  if (is_for_attention(im, node, &place, dim, sizes)) {
-    for (int i = 0; i < n_all; i++)
-      *ronde__onnx_out(im, node, i) = (ronde__onnx_value){.kind = RONDE__ONNX_PACKED, .x = x};
-    return RONDE_OK;
-  }
+/* x along dim. Of more pieces than a call makes: the first ones, and the rest to cut again. */
+static ronde_status cut(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor *x, int dim, int n_all,
+                        const int64_t *sizes, const ronde_tensor **pieces_out) {
+  ronde_tensor *pieces[RONDE__OP_MAX_OUTPUTS] = {NULL};
   for (int at = 0; at < n_all;) {
     int left = n_all - at, n = left <= RONDE__OP_MAX_OUTPUTS ? left : RONDE__OP_MAX_OUTPUTS, own = n < left ? n - 1 : n;
     int64_t now[RONDE__OP_MAX_OUTPUTS] = {0};
     for (int i = 0; i < left; i++) now[ronde__min(i, n - 1)] += sizes[at + i];
     if (at == 0) RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
     ronde_cut_along(x, dim, n, now, pieces);
-    for (int i = 0; i < own; i++) RONDE_TRY(ronde__onnx_set_place(im, node, at + i, pieces[i], &place));
+    RONDE_TRY(ronde_graph_status(im->graph));
+    for (int i = 0; i < own; i++) pieces_out[at + i] = pieces[i];
     x = pieces[n - 1];
     at += own;
   }
   return RONDE_OK;
+}
+
+ronde_status ronde__onnx_op_split(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  enum { MAX_PIECES = 64 };
+  const ronde_tensor *x, *pieces[MAX_PIECES];
+  ronde__onnx_place place = {0};
+  int64_t dims[RONDE_MAX_RANK], sizes[MAX_PIECES];
+  int dim, n = node->n_out;
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
+  RONDE_TRY(ronde__onnx_axis(im, node, ronde__onnx_attr_int(node, "axis", 0), &place, &dim));
+  ronde_tensor_dims(x, dims);
+  if (n > MAX_PIECES) return ronde__onnx_fail(im, node, "only up to %d pieces are supported", MAX_PIECES);
+  RONDE_TRY(read_pieces(im, node, dims[dim], sizes));
+  if (n == 1) return ronde__onnx_set_place(im, node, 0, x, &place);
+  if (is_for_attention(im, node, &place, dim, sizes)) {
+    for (int i = 0; i < n; i++) *ronde__onnx_out(im, node, i) = (ronde__onnx_value){.kind = RONDE__ONNX_PACKED, .x = x};
+    return RONDE_OK;
+  }
+  RONDE_TRY(cut(im, node, x, dim, n, sizes, pieces));
+  for (int i = 0; i < n; i++) RONDE_TRY(ronde__onnx_set_place(im, node, i, pieces[i], &place));
+  return RONDE_OK;
+}
+
+/* The pieces of a sequence: of sizes that are given, or of one size but for the last. */
+static ronde_status read_sequence(ronde__onnx_import *im, const ronde__onnx_node *node, int64_t length,
+                                  ronde__onnx_value *sizes_out) {
+  int64_t left = length, each = 1;
+  bool given = ronde__onnx_in(im, node, 1);
+  if (given) RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, sizes_out));
+  else if (!ronde__onnx_attr_int(node, "keepdims", 1)) return ronde__onnx_fail(im, node, "keepdims must be 1");
+  if (given && !sizes_out->is_scalar) {
+    for (int i = 0; i < sizes_out->n && left > 0; i++)
+      left = sizes_out->size[i] < 1 ? -1 : left - ronde__min(sizes_out->size[i], length + 1);
+    return left ? ronde__onnx_fail(im, node, "its pieces do not fit its input") : RONDE_OK;
+  }
+  if (given) each = sizes_out->size[0];
+  if (each < 1 || ronde__ceil_div(length, each) > RONDE__ONNX_MAX_SIZES)
+    return ronde__onnx_fail(im, node, "only up to %d pieces are supported", RONDE__ONNX_MAX_SIZES);
+  sizes_out->n = 0;
+  for (; left > 0; left -= each) sizes_out->size[sizes_out->n++] = ronde__min(each, left);
+  return RONDE_OK;
+}
+
+/* As PyTorch's newer exporter writes a split: SequenceAt takes the pieces one by one. */
+ronde_status ronde__onnx_op_split_to_sequence(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const ronde_tensor *x, *pieces[RONDE__ONNX_MAX_SIZES];
+  ronde__onnx_place place = {0};
+  ronde__onnx_value sizes = {0}, *out = ronde__onnx_out(im, node, 0);
+  int64_t dims[RONDE_MAX_RANK];
+  int dim;
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
+  RONDE_TRY(ronde__onnx_axis(im, node, ronde__onnx_attr_int(node, "axis", 0), &place, &dim));
+  ronde_tensor_dims(x, dims);
+  RONDE_TRY(read_sequence(im, node, dims[dim], &sizes));
+  pieces[0] = x;
+  if (sizes.n > 1) RONDE_TRY(cut(im, node, x, dim, sizes.n, sizes.size, pieces));
+  if (!out) return RONDE_OK;
+  *out = (ronde__onnx_value){.kind = RONDE__ONNX_SEQUENCE, .at = place.at, .merged = place.merged, .n = sizes.n};
+  for (int i = 0; i < sizes.n; i++) out->size[i] = pieces[i]->id;
+  return RONDE_OK;
+}
+
+ronde_status ronde__onnx_op_sequence_at(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
+  ronde__onnx_value index;
+  if (!KIND(in, SEQUENCE)) return ronde__onnx_fail(im, node, "only the pieces of SplitToSequence are supported");
+  RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &index));
+  int64_t i = index.n == 1 ? index.size[0] + (index.size[0] < 0 ? in->n : 0) : -1;
+  if (i < 0 || i >= in->n) return ronde__onnx_fail(im, node, "there is no such piece of %d", in->n);
+  const ronde__onnx_place place = {.at = in->at, .merged = in->merged};
+  return ronde__onnx_set_place(im, node, 0, im->graph->tensors[in->size[i]], &place);
 }
 
 /* ---- reshaping ---- */
@@ -337,8 +394,8 @@ ronde_status ronde__onnx_op_transpose(ronde__onnx_import *im, const ronde__onnx_
 ronde_status ronde__onnx_op_identity(ronde__onnx_import *im, const ronde__onnx_node *node) { return pass_on(im, node); }
 
 ronde_status ronde__onnx_op_cast(ronde__onnx_import *im, const ronde__onnx_node *node) {
-  int64_t to = ronde__onnx_attr_int(node, "to", 0);
-  bool to_sizes = to == ONNX__TENSOR_PROTO__DATA_TYPE__INT64 || to == ONNX__TENSOR_PROTO__DATA_TYPE__INT32;
+  int64_t to = ronde__onnx_cast_to(im, node);
+  bool to_sizes = ronde__onnx_is_integer(to);
   const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
   bool sizes = ronde__onnx_is_sizes(in);
   double number;
@@ -419,9 +476,9 @@ ronde_status ronde__onnx_op_expand(ronde__onnx_import *im, const ronde__onnx_nod
   }
   ronde__onnx_value *out = ronde__onnx_out(im, node, 0), number = {.kind = RONDE__ONNX_NUMBER};
   bool is_zero = KIND(in, CONSTANT) && ronde__onnx_is_zero(in->constant);
-  if (KIND(in, NUMBER)) number.number = in->number;
-  else if (!is_zero && !(KIND(in, CONSTANT) && ronde__onnx_read_number(in->constant, &number.number)))
-    return ronde__onnx_fail(im, node, "only constants that are one number can be expanded");
+  bool is_number = ronde__onnx_is_number(im, node, 0, &number.number) ||
+                   (KIND(in, CONSTANT) && ronde__onnx_read_number(in->constant, &number.number));
+  if (!is_zero && !is_number) return ronde__onnx_fail(im, node, "only constants that are one number can be expanded");
   if (out) *out = number;
   return RONDE_OK;
 }

@@ -160,6 +160,10 @@ bool ronde__onnx_read_number(const Onnx__TensorProto *tensor, double *number_out
   return true;
 }
 
+bool ronde__onnx_is_integer(int64_t type) {
+  return type == ONNX__TENSOR_PROTO__DATA_TYPE__INT64 || type == ONNX__TENSOR_PROTO__DATA_TYPE__INT32;
+}
+
 bool ronde__onnx_is_zero(const Onnx__TensorProto *tensor) {
   if (!IS(tensor, FLOAT) || is_external(tensor)) return false;
   for (size_t i = 0; i < tensor->n_float_data; i++)

@@ -259,9 +259,9 @@ static ronde_status expand(ronde__onnx_import *im, const ronde__onnx_node *node)
 /* Truths become 1 and 0; whole numbers stay what they are. */
 static ronde_status cast(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const value *v = ronde__onnx_in(im, node, 0);
-  const int64_t to = ronde__onnx_attr_int(node, "to", 0);
+  const int64_t to = ronde__onnx_cast_to(im, node);
   const bool floats = to == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, truths = to == ONNX__TENSOR_PROTO__DATA_TYPE__BOOL;
-  const bool integers = to == ONNX__TENSOR_PROTO__DATA_TYPE__INT64 || to == ONNX__TENSOR_PROTO__DATA_TYPE__INT32;
+  const bool integers = ronde__onnx_is_integer(to);
   if (KIND(v, PADDING) && floats) return tell_padding(im, node, v, 1, 0);
   bool stays = (KIND(v, TOKENS) && integers) || (KIND(v, LENGTHS) && (integers || floats)) ||
                ((KIND(v, PADDING) || KIND(v, SEEN)) && truths);
@@ -297,7 +297,7 @@ static const struct {
     {"Gather", look_up},      {"Equal", compare}, {"Where", choose},    {"ReduceMax", last_place},
     {"Clip", clip},           {"Max", at_least},  {"Squeeze", squeeze}, {"Expand", expand},
     {"Unsqueeze", unsqueeze}, {"Cast", cast},     {"Shape", shape_of},  {"Identity", pass_on},
-    {"Not", invert},          {"Less", see},      {"Greater", see},
+    {"Not", invert},          {"Less", see},      {"Greater", see},     {"CastLike", cast},
 };
 
 /* Operators that read lengths themselves. */

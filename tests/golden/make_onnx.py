@@ -437,6 +437,19 @@ def triangles():
 # ---- bad files ----
 
 
+def alike():
+    """CastLike: of numbers and arrays of the file like activations, of activations like a weight."""
+    n = Net("alike", [5], opset=18)
+    n.add("Gemm", ["input", n.weight("fc1.weight", 6, 5), n.weight("fc1.bias", 6)], "a", transB=1)
+    n.add("CastLike", [n.constant("steps", [3, 1, 2, 5, 4, 2]), "a"], "b")
+    n.add("CastLike", [n.constant("four", 4), "a"], "c")
+    n.add("Div", ["b", "c"], "d")
+    n.add("Mul", ["a", "d"], "e")
+    n.add("CastLike", ["e", "fc1.bias"], "f")
+    n.add("Gemm", ["f", n.weight("fc2.weight", CLASSES, 6), n.weight("fc2.bias", CLASSES)], "output", transB=1)
+    save(n)
+
+
 def bad():
     """Each file, and a part of the one line that refuses it."""
     said = {}
@@ -638,6 +651,15 @@ def bad():
     outside("end", "pooled.data", "has no 64 bytes at offset 1000000", offset="1000000")
     outside("length", "pooled.data", "not 64 bytes in a known place", length="60")
 
+    n = linear("b")
+    n.nodes[:0] = [helper.make_node("CastLike", ["input", n.constant("truth", True, np.bool_)], ["b"], name="cast")]
+    put("cast-like", n.model(), "CastLike cast: to type 9 it is not supported")
+
+    n = linear("b")
+    n.nodes[:0] = [helper.make_node("SplitToSequence", ["input", n.constant("three", 3)], ["parts"], name="cut", axis=1),
+                   helper.make_node("SequenceAt", ["parts", n.constant("two", 2)], ["b"], name="take")]
+    put("sequence-at", n.model(), "SequenceAt take: there is no such piece of 2")
+
     model = linear().model()
     model.opset_import[0].version = 99
     put("opset", model, "its opset is 99")
@@ -688,5 +710,5 @@ def bad():
     (FOLDER / "bad.json").write_text(json.dumps(said, indent=0) + "\n")
 
 
-for make in (small, residual, branches, windows, shuffled, pooled, sequence, recurrent, cells, triangles, bad):
+for make in (small, residual, branches, windows, shuffled, pooled, sequence, recurrent, cells, triangles, alike, bad):
     make()

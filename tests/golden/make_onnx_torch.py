@@ -289,7 +289,7 @@ def forget_sources(path):
 
 
 def save(name, net, newer, open_dims):
-    """open_dims: the file has a name for the second dimension of each input, and is made of twice as many places as it is asked
+    """newer: the opset, by the newer exporter. open_dims: the file has a name for the second dimension of each input, and is made of twice as many places as it is asked
     about; but the older exporter puts the number of places into nn.MultiheadAttention."""
     x, labels = net.draw() if hasattr(net, "draw") else ([torch.randn(BATCH, 3, 16, 16)], torch.arange(BATCH))
     names = ["input", "second"][:len(x)]
@@ -305,8 +305,10 @@ def save(name, net, newer, open_dims):
         export_x = tuple(one if fixed else torch.cat([one, one], dim=1) for one in x)
         axes = [{0: "batch", 1: f"places{i}"} for i in range(len(x))]
     if newer:
-        torch.onnx.export(net.train(), tuple(x), FOLDER / f"{name}.onnx", dynamo=True, external_data=False, optimize=False,
-                          input_names=["input"], dynamic_shapes={"x": {0: torch.export.Dim("batch")}})
+        shapes = {1: torch.export.Dim("places", max=2 * STEPS)} if open_dims else {}
+        torch.onnx.export(net.train(), export_x, FOLDER / f"{name}.onnx", dynamo=True, external_data=False, optimize=False,
+                          opset_version=newer, input_names=["input"],
+                          dynamic_shapes={"x": {0: torch.export.Dim("batch"), **shapes}})
         forget_sources(FOLDER / f"{name}.onnx")
     else:
         torch.onnx.export(net.train(), export_x, FOLDER / f"{name}.onnx", training=torch.onnx.TrainingMode.TRAINING,
@@ -326,13 +328,16 @@ def save(name, net, newer, open_dims):
     (FOLDER / f"{name}.json").write_text(json.dumps(expected, indent=0) + "\n")
 
 
-KINDS = {"torch-resnet": Net, "torch-attention": Attention, "torch-windows": Windows, "torch-buffers": Buffers,
+KINDS = {"torch-resnet": Net, "torch-attention": Attention, "torch-windows": Windows,
          "torch-shuffle": Shuffle, "torch-encoder": Encoder, "torch-causal": Causal, "torch-translator": Translator,
          "torch-lstm": lambda: Recurrent(nn.LSTM), "torch-lstms": lambda: Recurrent(nn.LSTM, num_layers=2, bidirectional=True),
          "torch-grus": lambda: Recurrent(nn.GRU, num_layers=2, bidirectional=True)}
 OPEN = {"torch-open-encoder": lambda: Encoder(most=16), "torch-open-causal": Causal, "torch-open-translator": Translator, "torch-open-gpt": Decoder,
         "torch-open-lstms": KINDS["torch-lstms"], "torch-open-series": Series}
-for name, kind in {**KINDS, **OPEN}.items():
+NEWER = {"torch-buffers": (Buffers, 20), "torch-newer-resnet": (Net, 20), "torch-newer-gpt": (Decoder, 20), "torch-newer-causal": (Causal, 20),
+         "torch-newer-encoder": (Encoder, 20), "torch-newer-series": (Series, 20), "torch-newer-heads": (Series, 23),
+         "torch-newer-masked": (Causal, 23), "torch-newer-open-gpt": (Decoder, 20), "torch-newer-open-heads": (Series, 23)}
+for name, kind in {**KINDS, **OPEN, **{name: kind for name, (kind, _) in NEWER.items()}}.items():
     if name in (sys.argv[2:] or [name]):
         torch.manual_seed(1)
-        save(name, kind(), kind is Buffers, name in OPEN)
+        save(name, kind(), NEWER.get(name, (kind, None))[1], "-open-" in name)
