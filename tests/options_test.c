@@ -163,6 +163,7 @@ static const struct {
     [RONDE__NEED_LAUNCHED] = {RUN "steps=1"},
     [RONDE__NEED_LOSSES] = {RUN "steps=1 workers=2"},
     [RONDE__NEED_RANKS] = {RUN "steps=1"},
+    [RONDE__NEED_EXCHANGE] = {RUN "steps=1"},
     [RONDE__NEED_WORKERS] = {RUN "steps=1"},
     [RONDE__NEED_PARTS] = {RUN "steps=1 workers=2 strategy=dataparallel"},
 };
@@ -173,7 +174,7 @@ static bool is_elsewhere(ronde__need need) {
          need == RONDE__NEED_DECODING || need == RONDE__NEED_DOWNLOAD || need == RONDE__NEED_WRITING ||
          need == RONDE__NEED_SEVERAL_HOSTS || need == RONDE__NEED_TOKENS || need == RONDE__NEED_DRAWN ||
          need == RONDE__NEED_TRANSLATION || need == RONDE__NEED_BLEU || need == RONDE__NEED_BEAM ||
-         need == RONDE__NEED_LEARNING;
+         need == RONDE__NEED_LEARNING || need == RONDE__NEED_OVERLAP;
 }
 
 /* more: as "name=value", or NULL. */

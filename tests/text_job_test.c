@@ -90,6 +90,28 @@ static void attention_is_what_tells_the_second_word(void **state) {
   json_decref(json);
 }
 
+static double bits_per_byte(const char *options) {
+  char *text;
+  assert_int_equal(run_in_folder("eval", NULL, &text, options), RONDE_OK);
+  json_t *json = json_of(text);
+  double bits = real_at(json, "bits_per_byte");
+  json_decref(json);
+  return bits;
+}
+
+static void overlapping_windows_are_evaluated(void **state) {
+#define EVAL "init=%s/w data=text:%s/text.txt threads=1"
+  double apart = bits_per_byte(EVAL), overlapping = bits_per_byte(EVAL " stride=16");
+  assert_true(bits_per_byte(EVAL " stride=32") == apart);
+  bool is_near = fabs(overlapping - apart) < 0.1 && overlapping != apart; /* a line tells nothing of the next one */
+  if (HAS_LEARNED && !is_near) fail_msg("%g bits a byte, %g apart", overlapping, apart);
+  char *text;
+  assert_int_equal(run_in_folder("eval", NULL, &text, EVAL " stride=33"), RONDE_E_USAGE);
+#undef EVAL
+  assert_int_equal(run_in_folder("eval", NULL, &text, "init=%s/w data=synthetic:32:256:8 stride=8"), RONDE_E_USAGE);
+  assert_non_null(strstr(lines.error, "--stride can have no effect: only windows of text:FILE overlap"));
+}
+
 static void the_likeliest_text_is_the_word_again(void **state) {
   check_text("abcdefg abc", "tokens=5 temperature=0", "defg\n");
   check_text("hhabkof ", "tokens=8 temperature=0", "hhabkof\n");
@@ -233,6 +255,7 @@ static void a_network_of_images_takes_no_prompt(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(attention_is_what_tells_the_second_word),
+      cmocka_unit_test(overlapping_windows_are_evaluated),
       cmocka_unit_test(the_likeliest_text_is_the_word_again),
       cmocka_unit_test(what_has_left_the_window_is_forgotten),
       cmocka_unit_test(draws_are_a_function_of_the_seed),

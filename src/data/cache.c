@@ -90,7 +90,8 @@ static ronde_status cache_key_make(const ronde__set *set, uint64_t key[2]) {
   XXH3_128bits_update(state, &version, sizeof version);
   XXH3_128bits_update(state, set->name, strlen(set->name) + 1);
   XXH3_128bits_update(state, &set->seed, sizeof set->seed);
-  const int64_t choices[] = {set->resize[0], set->resize[1], set->skip_bad, set->files[0].n, set->layout, set->window};
+  const int64_t choices[] = {set->resize[0], set->resize[1], set->skip_bad, set->files[0].n,
+                             set->layout,    set->window,    set->stride};
   XXH3_128bits_update(state, choices, sizeof choices);
   ronde_status status = RONDE_OK;
   if (!cache_key_add_columns(state, set->columns) || !cache_key_add_vocabulary(state, set->bpe))

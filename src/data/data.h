@@ -18,6 +18,7 @@ typedef struct ronde__data_options {
   bool standardize; /* with `normalize`, of tables: with mean and deviation of each column over the training rows */
   uint64_t seed;    /* of synthetic data */
   int64_t window;   /* text: tokens of an example; pairs: bytes of each text of it */
+  int64_t stride;   /* text: from the begin of a window to the next one's, at most `window`; 0: the window */
   const char *tokenizer; /* text: the file of its vocabulary (bpe.h), */
   const char *merges;    /* or what that holds; both NULL: tokens are bytes */
   int64_t frames;        /* audio: of a recording at most; 0: as many as the longest has */

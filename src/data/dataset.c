@@ -420,6 +420,7 @@ ronde_status ronde__data_open(const ronde__data_options *options, ronde__data **
   im->set.layout = im->set.kind == &ronde__npy_kind ? options->layout : RONDE__IMAGE_AUTO;
   bool has_window = im->set.kind == &ronde__text_kind || im->set.kind == &ronde__pairs_kind;
   im->set.window = has_window ? options->window : im->set.kind == &ronde__audio_kind ? options->frames : 0;
+  if (status == RONDE_OK) status = ronde__text_take_stride(options, &im->set);
   if (status == RONDE_OK) status = ronde__text_take_vocabulary(options, &im->set);
   if (status == RONDE_OK && options->prefers_val) status = ronde__folder_take_val(&im->set);
   bool has_columns = im->set.kind == &ronde__csv_kind, has_names = has_columns || im->set.class_names.n;

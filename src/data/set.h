@@ -82,6 +82,7 @@ struct ronde__set {
   int64_t
       window; /* text: tokens of an example; pairs: of a source, and of a target, with its end; audio: frames at most, 0: as
                          the longest has */
+  int64_t stride; /* text: tokens from the begin of a window to the next one's, 1..window */
   /* synthetic only */
   uint64_t seed;
   int64_t dims[3], n[2];
@@ -89,6 +90,8 @@ struct ronde__set {
 
 #define RONDE__LABEL_MAX 999999 /* no set has more classes than --classes takes */
 
+/* How far apart the windows of a text begin. Others are left alone. */
+ronde_status ronde__text_take_stride(const ronde__data_options *options, ronde__set *set);
 /* Reads the vocabulary that the options have for a text; its tokens are the classes. Others are left alone. */
 ronde_status ronde__text_take_vocabulary(const ronde__data_options *options, ronde__set *set);
 /* The bytes of a text file that the train split is made of, to be freed by ronde__free. */

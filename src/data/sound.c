@@ -1,6 +1,7 @@
 /* WAV files by libsndfile, brought to one rate by libsamplerate. libsndfile takes what there is of a file that was cut off, so
- * the chunks are walked here first. Source: Microsoft and IBM, "Multimedia programming interface and data specifications
- * 1.0", 1991: a chunk is four letters, a length and so many bytes, padded to an even number. */
+ * the chunks are walked here first; and it is given none behind the samples, as it can take minutes over what those claim.
+ * Source: Microsoft and IBM, "Multimedia programming interface and data specifications 1.0", 1991: a chunk is four letters, a
+ * length and so many bytes, padded to an even number. */
 #include "data/sound.h"
 
 #include "data/stream.h"
@@ -61,8 +62,8 @@ static uint32_t sound_le32(const uint8_t *at) {
   return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
-/* That all chunks up to the samples, and these, lie within the file. */
-static ronde_status check_chunks(const char *name, const uint8_t *data, size_t bytes) {
+/* That all chunks up to the samples, and these, lie within the file; where the samples end. */
+static ronde_status check_chunks(const char *name, const uint8_t *data, size_t bytes, size_t *end_out) {
   if (bytes < FRONT_BYTES || memcmp(data, "RIFF", 4) != 0 || memcmp(data + 8, "WAVE", 4) != 0)
     return ronde__fail(RONDE_E_INPUT, "%s: offset 0: not a WAV file", name);
   for (size_t at = FRONT_BYTES; bytes - at >= HEAD_BYTES;) {
@@ -71,8 +72,8 @@ static ronde_status check_chunks(const char *name, const uint8_t *data, size_t b
     if (n > left)
       return ronde__fail(RONDE_E_INPUT, "%s: offset %zu: %zu bytes%s are claimed, but %zu are there", name, at + 4, n,
                          are_samples ? " of samples" : "", left);
-    if (are_samples) return RONDE_OK;
     at += HEAD_BYTES + n;
+    if (are_samples) return *end_out = at, RONDE_OK;
     at += n % 2 && at < bytes;
   }
   return ronde__fail(RONDE_E_INPUT, "%s: offset %zu: the file ends before its samples", name, bytes);
@@ -103,8 +104,9 @@ static ronde_status sound_open(const char *name, const void *data, size_t bytes,
                                SF_INFO *info_out) {
   SF_VIRTUAL_IO io = {.get_filelen = bytes_length, .seek = bytes_seek, .read = bytes_read, .tell = bytes_tell};
   SF_INFO info = {0};
-  RONDE_TRY(check_chunks(name, data, bytes));
-  *b = (sound_bytes){data, (sf_count_t)bytes, 0};
+  size_t end = 0;
+  RONDE_TRY(check_chunks(name, data, bytes, &end));
+  *b = (sound_bytes){data, (sf_count_t)end, 0};
   SNDFILE *file = sf_open_virtual(&io, SFM_READ, &info, b);
   if (!file) return ronde__fail(RONDE_E_INPUT, "%s: a damaged WAV file: %s", name, sf_strerror(NULL));
   ronde_status status = check_info(name, &info);

@@ -1,6 +1,7 @@
 /* A text as tokens for language modelling: each byte is one, or what a vocabulary makes of bytes (bpe.h), and what is to be told
- * is the token behind it. The last tenth of the file's bytes is the test split. Either split is cut into windows side by side,
- * as long as --window says; what the last one has beyond the end is ignored. Legend: T tokens of a window. */
+ * is the token behind it. The last tenth of the file's bytes is the test split. Either split is cut into windows as long as
+ * --window says, side by side, or overlapping where they begin every --stride tokens: then those that the window in front has
+ * told already are read and not told. What the last one has beyond the end is ignored. Legend: T tokens of a window. */
 #include "data/bpe.h"
 #include "data/set.h"
 
@@ -24,7 +25,18 @@ static text_range text_part(int64_t bytes, int split) {
 }
 
 /* The last token is told, but tells nothing. */
-static int64_t text_windows(int64_t n, int64_t window) { return n > 1 ? ronde__ceil_div(n - 1, window) : 0; }
+static int64_t text_windows(const ronde__set *set, int64_t n) {
+  if (n < 2) return 0;
+  return 1 + ronde__ceil_div(ronde__max(n - 1 - set->window, 0), set->stride);
+}
+
+ronde_status ronde__text_take_stride(const ronde__data_options *options, ronde__set *set) {
+  if (set->kind != &ronde__text_kind) return RONDE_OK;
+  set->stride = options->stride ? options->stride : set->window;
+  if (set->stride <= set->window) return RONDE_OK;
+  return ronde__fail(RONDE_E_USAGE, "--stride %lld would leave out tokens between windows of %lld (--window)",
+                     (long long)options->stride, (long long)set->window);
+}
 
 /* ---- tokens ---- */
 
@@ -111,7 +123,7 @@ static ronde_status text_measure(const ronde__set *set, ronde__stream *stream, r
       .dims = {set->window, 1, 1}, .is_table = 1, .are_tokens = 1, .f32 = set->bpe != NULL, .label_elems = set->window};
   for (int split = 0; split < 2; ++split) {
     RONDE_TRY(text_count(set, stream, bytes, split, &n));
-    facts->n[split] = text_windows(n, set->window);
+    facts->n[split] = text_windows(set, n);
   }
   facts->label_bytes[0] = facts->label_bytes[1] = 1;
   facts->label_offset[RONDE_SPLIT_TEST] = text_part(bytes, RONDE_SPLIT_TEST).begin;
@@ -130,13 +142,22 @@ static ronde_status text_scan(const ronde__set *set, ronde__facts *facts_out) {
 
 static int64_t text_at(const text_tokens *t, int64_t i) { return t->numbers ? t->numbers[i] : t->bytes[i]; }
 
-/* x [all] and labels [all], of which the last few may lie beyond the end. */
-static void text_write(const text_tokens *t, int64_t all, void *x, int64_t *labels) {
-  int64_t told = t->n - 1;
+/* A window that begins at a token, of which so many were told before: x and labels [T], the last of which may lie beyond the end. */
+static void text_write_window(const text_tokens *t, int64_t begin, int64_t told, int64_t window, void *x,
+                              int64_t *labels) {
+  int64_t n = ronde__min(t->n - 1 - begin, window);
   size_t item = t->numbers ? sizeof *t->numbers : 1;
-  memcpy(x, t->numbers ? (const void *)t->numbers : t->bytes, (size_t)told * item);
-  memset((char *)x + (size_t)told * item, 0, (size_t)(all - told) * item);
-  for (int64_t i = 0; i < all; ++i) labels[i] = i < told ? text_at(t, i + 1) : RONDE_IGNORED;
+  memcpy(x, t->numbers ? (const void *)(t->numbers + begin) : t->bytes + begin, (size_t)n * item);
+  memset((char *)x + (size_t)n * item, 0, (size_t)(window - n) * item);
+  for (int64_t i = 0; i < window; ++i) labels[i] = i >= told && i < n ? text_at(t, begin + i + 1) : RONDE_IGNORED;
+}
+
+/* x and labels [windows][T]. */
+static void text_write(const ronde__set *set, const text_tokens *t, int64_t windows, char *x, int64_t *labels) {
+  int64_t w = set->window, overlap = w - set->stride;
+  size_t item = t->numbers ? sizeof *t->numbers : 1;
+  for (int64_t i = 0; i < windows; ++i)
+    text_write_window(t, i * set->stride, i ? overlap : 0, w, x + (size_t)(i * w) * item, labels + i * w);
 }
 
 static ronde_status text_read(const ronde__set *set, const ronde__facts *facts, int split, ronde__stream *stream,
@@ -145,8 +166,8 @@ static ronde_status text_read(const ronde__set *set, const ronde__facts *facts, 
   int64_t bytes;
   RONDE_TRY(ronde__stream_measure(stream, INT64_MAX - 1, &bytes));
   RONDE_TRY(text_take(set, stream, bytes, split, &t));
-  bool same = text_windows(t.n, set->window) == facts->n[split];
-  if (same) text_write(&t, facts->n[split] * set->window, x, labels);
+  bool same = text_windows(set, t.n) == facts->n[split];
+  if (same) text_write(set, &t, facts->n[split], x, labels);
   text_release(&t);
   if (same) return RONDE_OK;
   return ronde__fail(RONDE_E_INPUT, "%s: the file changed while it was in use", ronde__stream_name(stream));

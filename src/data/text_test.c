@@ -65,6 +65,36 @@ static void test_a_text_is_cut_into_windows(void **state) {
   test_folder_destroy(folder);
 }
 
+/* Windows that overlap tell each token once. */
+static void test_windows_may_overlap(void **state) {
+  char *folder = test_folder_create(), *spec = ronde__format("text:%s/t.txt", folder);
+  ronde__data_options options = {.spec = spec, .window = 5, .stride = 2, .normalize = true};
+  setenv("RONDE_CACHE_DIR", folder, 1);
+  test_write(folder, "t.txt", "abcdefghijklmnopqrst", 20);
+  for (int cache = 0; cache < 3; ++cache) { /* not, made, found */
+    ronde__data *data;
+    options.cache = cache > 0;
+    assert_int_equal(ronde__data_open(&options, &data), RONDE_OK);
+    assert_int_equal(data->source.n_examples[RONDE_SPLIT_TRAIN], 7);
+    check_window(data, RONDE_SPLIT_TRAIN, 0, "abcde", "bcdef");
+    check_window(data, RONDE_SPLIT_TRAIN, 1, "cdefg", "~~~gh");
+    check_window(data, RONDE_SPLIT_TRAIN, 5, "klmno", "~~~op");
+    check_window(data, RONDE_SPLIT_TRAIN, 6, "mnopq", "~~~qr");
+    check_window(data, RONDE_SPLIT_TEST, 0, "s", "t~~~~");
+    assert_true(ronde__data_label_weight(data, RONDE_SPLIT_TRAIN, NULL, 7) == 7.f / 17);
+    ronde__data_close(data);
+  }
+  ronde__data *apart = open_set(spec, 5, true); /* another stride is another set */
+  check_text(apart);
+  ronde__data_close(apart);
+  options.stride = 6;
+  ronde__data *data;
+  test_log_start(&lines);
+  check_failed(&lines, ronde__data_open(&options, &data), RONDE_E_USAGE, "--stride 6", "windows of 5");
+  free(spec);
+  test_folder_destroy(folder);
+}
+
 static void check_refused(const char *spec, const char *a, const char *b) {
   ronde__data *data;
   ronde__data_options options = {.spec = spec, .window = 5, .cache = false, .normalize = true};
@@ -166,9 +196,8 @@ static void test_a_callers_tokens_are_checked(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_a_text_is_cut_into_windows),
-      cmocka_unit_test(test_a_text_needs_two_bytes),
-      cmocka_unit_test(test_arrays_of_integers_are_tokens),
+      cmocka_unit_test(test_a_text_is_cut_into_windows),   cmocka_unit_test(test_windows_may_overlap),
+      cmocka_unit_test(test_a_text_needs_two_bytes),       cmocka_unit_test(test_arrays_of_integers_are_tokens),
       cmocka_unit_test(test_a_callers_tokens_are_checked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,6 +66,10 @@ static bool is_shuffled(const ronde__job *job, const ronde_graph *graph) { retur
 
 static bool has_mask(const ronde__job *job, const ronde_graph *graph) { return job->options->mask > 0; }
 
+static bool may_overlap(const ronde__job *job, const ronde_graph *graph) {
+  return ronde__data_is_of_text(job->options->data) && !has_mask(job, graph);
+}
+
 static bool has_columns(const ronde__job *job, const ronde_graph *graph) {
   return ronde__data_is_of_columns(job->options->data);
 }
@@ -131,6 +135,7 @@ static const struct {
     [RONDE__NEED_DATA] = {RONDE__KNOWN_OPTIONS, has_data},
     [RONDE__NEED_ARRAYS] = {RONDE__KNOWN_OPTIONS, has_arrays},
     [RONDE__NEED_TEXT] = {RONDE__KNOWN_OPTIONS, has_window},
+    [RONDE__NEED_OVERLAP] = {RONDE__KNOWN_OPTIONS, may_overlap},
     [RONDE__NEED_TOKENIZED] = {RONDE__KNOWN_OPTIONS, has_tokens_of_text},
     [RONDE__NEED_RECORDINGS] = {RONDE__KNOWN_OPTIONS, has_recordings},
     [RONDE__NEED_COLUMNS] = {RONDE__KNOWN_OPTIONS, has_columns},
@@ -139,6 +144,7 @@ static const struct {
     [RONDE__NEED_PARTS] = {RONDE__KNOWN_RANKS, has_parts},
     [RONDE__NEED_LOSSES] = {RONDE__KNOWN_RANKS, has_losses},
     [RONDE__NEED_RANKS] = {RONDE__KNOWN_RANKS, has_ranks},
+    [RONDE__NEED_EXCHANGE] = {RONDE__KNOWN_RANKS, has_ranks},
     [RONDE__NEED_MASK] = {RONDE__KNOWN_OPTIONS, has_mask},
     [RONDE__NEED_TESTS] = {RONDE__KNOWN_DATA, has_tests},
     [RONDE__NEED_SHUFFLE] = {RONDE__KNOWN_OPTIONS, is_shuffled},

@@ -204,6 +204,7 @@ static ronde_status open_data(ronde__job *job) {
   const char *merges = knows ? ronde__safetensors_meta(job->weights, RONDE__META_MERGES) : NULL;
   ronde__data_options options = {.spec = o->data,
                                  .window = o->window,
+                                 .stride = o->stride,
                                  .tokenizer = merges ? NULL : o->tokenizer,
                                  .merges = merges,
                                  .frames = o->frames,

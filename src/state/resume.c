@@ -279,6 +279,7 @@ static bool is_without_effect(const heir *h, const ronde__option *o) {
   if (h->strategy && !ronde__strategy_understands(h->strategy, o->name)) return true;
   return (ronde__option_needs(o, RONDE__NEED_OUT) && h->no_output) ||
          (ronde__option_needs(o, RONDE__NEED_WORKERS) && h->alone) ||
+         (ronde__option_needs(o, RONDE__NEED_EXCHANGE) && h->alone && !(h->strategy && h->strategy->place)) ||
          (ronde__option_needs(o, RONDE__NEED_PARTS) && h->strategy && ronde__strategy_reads_whole(h->strategy)) ||
          (ronde__option_needs(o, RONDE__NEED_MPI) && (h->has_hosts || h->one_host)) ||
          (ronde__option_needs(o, RONDE__NEED_LAUNCHED) && (h->has_hosts || h->one_host));

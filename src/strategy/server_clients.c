@@ -24,7 +24,7 @@ static ronde_status learn_rows(ronde__server *s, int w) {
     if (requests_of_rows(s, w)[t].impl || ronde__server_rows_is_known(s, w, t)) continue;
     ronde__server_rows_learn(s, w, t);
     for (int b = 0; b < s->n_buckets; b++)
-      if (ronde__server_rows_has(s, b, t) && ronde__server_rows_known(s, w, b)) RONDE_TRY(receive_bucket(s, w, b));
+      if (ronde__server_rows_has(s, b, t) && ronde__server_rows_ready(s, w, b)) RONDE_TRY(receive_bucket(s, w, b));
   }
   return RONDE_OK;
 }

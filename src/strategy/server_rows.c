@@ -177,7 +177,7 @@ ronde_status ronde__server_rows_receive(ronde__server *s, int w, ronde__request 
 
 void ronde__server_rows_learn(ronde__server *s, int w, int t) { s->rows->known[w * s->n_tables + t] = true; }
 
-bool ronde__server_rows_known(const ronde__server *s, int w, int b) {
+bool ronde__server_rows_ready(const ronde__server *s, int w, int b) {
   for (int i = s->rows->first[b]; i < s->rows->first[b + 1]; i++)
     if (!s->rows->known[w * s->n_tables + s->rows->patches[i].table]) return false;
   return true;

@@ -24,7 +24,7 @@ ronde_status ronde__server_rows_receive(ronde__server *server, int w, ronde__req
 void ronde__server_rows_learn(ronde__server *server, int w, int t);
 /* Whether that is so, and of all tables in bucket b. */
 bool ronde__server_rows_is_known(const ronde__server *server, int w, int t);
-bool ronde__server_rows_known(const ronde__server *server, int w, int b);
+bool ronde__server_rows_ready(const ronde__server *server, int w, int b);
 bool ronde__server_rows_has(const ronde__server *server, int b, int t);
 /* How many elements of bucket b worker w pushes. */
 size_t ronde__server_pushed_length(const ronde__server *server, int w, int b);
