@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Goes through faults on threads, processes and hosts (network namespaces, as root) and prints the table of docs/testing.md: noticed
-after how long, named or not, what the run did, steps lost. By hand; all it starts is its own, and it ends what it started.
+after how long, named or not, the next step or the end after how long, what the run did, steps lost. By hand; all it starts is its own,
+and it ends what it started.
 
     scripts/faults.py --build build --rounds 20 > table.md
     scripts/faults.py --build build --rounds 3 --ranks mpi,hosts --only kill
@@ -135,6 +136,10 @@ class Run:
         self.ended = time.monotonic()
         self.reader.join(5)
         return code if code is None or code >= 0 else 128 - code
+
+    def next_step(self, noticed):
+        """When the first step behind the fault's first word was printed."""
+        return next((t for t, line in self.lines if noticed and t > noticed and re.match(r"step \d+/", line)), None)
 
     def first_word(self):
         """The first error or warning behind the fault: when it came, and all such lines."""
@@ -275,6 +280,9 @@ FAULTS = [
     fault("ronde is missing on a host", start="HIDE", ranks="hosts", named="host ronde3 was reached, but ronde cannot be run", resume=False),
     fault("ssh never answers, `--timeout 1`", start="exec sleep 60", options=("--timeout", "1"), ranks="hosts",
           named="rank 2 on host ronde3", resume=False),
+    fault("cable out at the start, `--timeout 4`", options=("--timeout", "4"), ranks="hosts", named="ronde3", resume=False,
+          start="ip link show ronde3v | grep -q LOWER_UP || exit 255\n"
+                f'(sleep 0.3; ip link set ronde3v down) &\nexec {HOSTS} agent "$@"'),
     fault("`ulimit -f` too small", options=(), ranks="mpi", front=("sh", "-c", 'ulimit -f 1000; exec "$0" "$@"'), exit=(6,),
           named="ulimit -f", resume=False),
 ]
@@ -312,7 +320,12 @@ def one_round(case, build, ranks, strategy, folder, number):
         set_cable("up")
     words = run.first_word()
     text = "\n".join(line for _, line in words)
-    return dict(code=code, noticed=words[0][0] - run.struck if words else None, ended=run.ended - run.struck if run.struck else None,
+    noticed = words[0][0] if words else None
+    next_step = run.next_step(noticed)
+
+    def behind_fault(t):
+        return t - run.struck if t and run.struck else None
+    return dict(code=code, noticed=behind_fault(noticed), next=behind_fault(next_step), ended=behind_fault(run.ended),
                 named=bool(case["named"] and re.search(case["named"], text)), text=text, out=out, step=run.step())
 
 
@@ -366,8 +379,9 @@ def go_through(args, ranks):
             did, lost = outcome(case, args.build, rounds[-1])
             is_bad = any(r["code"] not in wanted for r in rounds) or "NOT" in did
             named = "-" if not case["named"] else f"{sum(r['named'] for r in rounds)} of {len(rounds)}"
+            then = "next" if wanted == {0} else "ended"
             print(f"| {case['name']} | {ranks} | {strategy} | {len(rounds)} | {spread(r['noticed'] for r in rounds)} | {named} "
-                  f"| {spread(r['ended'] for r in rounds) if wanted != {0} else '-'} | {', '.join(codes)} | {did} | {lost} |", flush=True)
+                  f"| {spread(r[then] for r in rounds)} | {', '.join(codes)} | {did} | {lost} |", flush=True)
             if is_bad or (case["named"] and ranks != "threads" and not all(r["named"] for r in rounds)):
                 print(f"{case['name']}, {ranks}, {strategy}: exit codes {codes}:\n{rounds[-1]['text']}", file=sys.stderr, flush=True)
             bad += is_bad
@@ -386,8 +400,8 @@ def main():
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
     if not args.inside:
-        print("| fault | ranks | strategy | rounds | noticed after s: median, worst | named | ended after s: median, worst | exit code "
-              "| the run | steps lost |\n|---|---|---|---|---|---|---|---|---|---|", flush=True)
+        print("| fault | ranks | strategy | rounds | noticed after s: median, worst | named | next step or end after s: median, worst "
+              "| exit code | the run | steps lost |\n|---|---|---|---|---|---|---|---|---|---|", flush=True)
     bad = 0
     for ranks in args.ranks.split(","):
         if ranks != "hosts" or args.inside:

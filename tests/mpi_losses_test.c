@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <ronde/measure.h>
 #include <signal.h>
+#include <sys/ptrace.h>
 #include <time.h>
 
 #include "mpi_testing.h"
@@ -174,8 +175,10 @@ static void two_of_three_make_the_next_step(void **state) {
 
 /* On the two hosts that are left; that the run has ended well is said by its exit code. */
 static void a_run_goes_on_without_a_lost_host(void **state) {
-  check_run(0, run_on_hosts(ONCE_IT_TRAINS("without", "ip link set ronde3v down"),
-                            "--epochs 400 --checkpoint-every 50 --on-loss restart --out without"));
+  char options[100]; /* of a run that outlasts the loss by seconds */
+  snprintf(options, sizeof options, "--epochs %d --checkpoint-every 50 --on-loss restart --out without",
+           SANITIZED ? 100 : 400);
+  check_run(0, run_on_hosts(ONCE_IT_TRAINS("without", "ip link set ronde3v down"), options));
   json_t *json = left_by("without", "run.json");
   const json_t *one = json_array_get(json_object_get(json, "restarts"), 0);
   assert_string_equal(json_string_value(json_object_get(one, "hosts_left_out")), "ronde3");
@@ -301,24 +304,25 @@ static void a_late_rank_is_waited_for(void **state) {
 }
 
 /* The first weights alone take 8 s, and the last of the hosts waits for who waits for them. --timeout limits the start, too, which takes
- * long on a busy machine. Signs of life wait behind the weights: a buffer of 2 MB holds 10 s of them. */
+ * long on a busy machine. In the queue, which is Linux's own and holds 7 s of weights, signs of life go in front. */
 static void a_slow_link_is_waited_for(void **state) {
   leave_out_if(SANITIZED, "a slow link: it is the same code");
-#define SHAPED "root tbf rate 1600kbit burst 32kb limit 2mb"
-  check_run(0, run_on_hosts("for i in 1 2 3; do ip netns exec ronde$i tc qdisc add dev eth0 " SHAPED "; done",
-                            "--model mnist-small --timeout 5 --lost-after 5 --steps 1 --collective ring --out slow"));
-#undef SHAPED
+#define ADD "ip netns exec ronde$i tc qdisc add dev eth0 "
+  check_run(0, run_on_hosts("for i in 1 2 3; do " ADD "root handle 1: tbf rate 1600kbit burst 32kb limit 2mb && " ADD
+                            "parent 1:1 pfifo_fast || exit 9; done",
+                            "--model mnist-small --timeout 5 --steps 1 --collective ring --out slow"));
+#undef ADD
 }
 
-/* This program with BEGINS="RANK PID 0 HOST" in its environment: says that such a rank has begun. */
+/* This program with SAYS="begin RANK PID 0 HOST" in its environment says that such a rank has begun; "end RANK CODE 0 HOST",
+ * how it has ended. */
 #define SELF RONDE_BINARY_DIR "/mpi_losses_test"
 
-static int say_begin(const char *words) {
-  char text[300], seal[RONDE_SEAL_DIGITS + 1];
+static int say(const char *words) {
+  char seal[RONDE_SEAL_DIGITS + 1];
   const char *key = getenv("RONDE_LAUNCHED");
-  snprintf(text, sizeof text, "begin %s", words);
-  if (!key || !ronde_seal(key, text, seal)) return 1;
-  fprintf(stderr, "\x1eronde-2 %s %s\n", seal, text);
+  if (!key || !ronde_seal(key, words, seal)) return 1;
+  fprintf(stderr, "\x1eronde-2 %s %s\n", seal, words);
   return 0;
 }
 
@@ -331,21 +335,23 @@ static const char *instead_of_mpirun(const char *script) {
   return front;
 }
 
-/* mpirun, but rank 1 does something else. */
-static const char *with_rank_1_that(const char *does) {
+/* mpirun, but the ranks for which that holds do something else. */
+static const char *with_ranks_that(const char *are, const char *do_what) {
   char script[1000];
   snprintf(script, sizeof script,
            "for word; do\n"
            "  [ \"$word\" = \"" RONDE
            "\" ] && set -- \"$@\" sh -c '\n"
-           "    [ $OMPI_COMM_WORLD_RANK = 1 ] || exec \"$0\" \"$@\"\n"
+           "    [ %s ] || exec \"$0\" \"$@\"\n"
            "    %s'\n"
            "  set -- \"$@\" \"$word\"; shift\n"
            "done\n"
            "exec \"$REAL\" \"$@\"",
-           does);
+           are, do_what);
   return instead_of_mpirun(script);
 }
+
+static const char *with_rank_1_that(const char *does) { return with_ranks_that("$OMPI_COMM_WORLD_RANK = 1", does); }
 
 /* As where ssh never answers. */
 static void ranks_that_do_not_start_are_not_waited_for(void **state) {
@@ -372,17 +378,81 @@ static void a_limit_of_files_is_named(void **state) {
 /* Ranks that are gone, of a mpirun that does not notice. */
 static void a_mpirun_that_hangs_is_not_waited_for(void **state) {
   need_mpi_and_time();
-  const char *front = instead_of_mpirun("sh -c 'BEGINS=\"0 $$ 0 $(hostname)\" " SELF "; true'; exec sleep 1000");
+  const char *front = instead_of_mpirun("sh -c 'SAYS=\"begin 0 $$ 0 $(hostname)\" " SELF "; true'; exec sleep 1000");
   pid_t child = start("hangs", front, "--workers 1");
   assert_int_equal(end_of(child), 4);
   check_last_line("hangs", "ronde: error: did not end in time and was killed: rank 0 on host ");
   check_no_orphans();
 }
 
+/* The others end because of it, and before it: by its error it is named, but not lost. */
+static void a_rank_that_fails_has_time_to_end(void **state) {
+  need_mpi();
+  const char *front = instead_of_mpirun("say() { SAYS=\"$* $(hostname)\" " SELF
+                                        "; }\n"
+                                        "say begin 0 $$ 0; say begin 1 $$ 0; say joined 0 0 0\n"
+                                        "echo 'ronde: error: rank 0: steps.jsonl: cannot write: disk full' >&2\n"
+                                        "say end 1 4 0; sleep 2; say end 0 6 0; exit 6");
+  pid_t child = start("slow_end", front, "--workers 2");
+  assert_int_equal(end_of(child), 6);
+  check_last_line("slow_end", "ronde: error: rank 0: steps.jsonl: cannot write: disk full");
+  check_no_orphans();
+}
+
+/* A process that mpirun leaves behind, in whose way out somebody stands: here who traces it, elsewhere a disk. */
+static pid_t hold_what_is_left(const char *name, const char *options, pid_t *launcher_out) {
+  const char *front = instead_of_mpirun(
+      "sleep 1000 & echo $! >left\n"
+      "until [ -e held ]; do sleep 0.05; done; exit 1");
+  char command[2000];
+  snprintf(command, sizeof command,
+           "%s exec " RONDE
+           " train --model lenet5 --data synthetic:1x28x28:10:600 --workers 1 "
+           "--transport mpi %s --out %s/%s 2>%s.err",
+           front, options, folder, name, name);
+  check_run(0, run("rm -f left held"));
+  *launcher_out = fork();
+  if (*launcher_out == 0) execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+  for (int i = 0; i < 200 && run("test -s left"); i++) pause_s(0.05);
+  check_run(0, run("cat left"));
+  pid_t left = (pid_t)strtol(said, NULL, 10);
+  assert_true(left > 0);
+  bool held = ptrace(PTRACE_SEIZE, left, 0, PTRACE_O_TRACEEXIT) == 0;
+  check_run(0, run("touch held"));
+  if (held) return left;
+  end_of(*launcher_out);
+  print_message("SKIP: no right to trace a process\n");
+  skip();
+  return 0;
+}
+
+static void let_go(pid_t left) {
+  assert_int_equal(waitpid(left, NULL, __WALL), left);
+  assert_int_equal(ptrace(PTRACE_DETACH, left, 0, 0), 0);
+}
+
+static void a_killed_process_that_does_not_end_is_waited_for(void **state) {
+  need_mpi_and_time();
+  pid_t launcher, left = hold_what_is_left("held", "--grace 60", &launcher);
+  for (int i = 0; i < 200 && run("grep 'process %d was killed and does not end' held.err", (int)left); i++)
+    pause_s(0.1);
+  check_run(0, run("grep 'does not end' held.err"));
+  pause_s(8); /* as long as mpirun is waited for */
+  assert_int_equal(waitpid(launcher, NULL, WNOHANG), 0);
+  let_go(left);
+  assert_int_equal(end_of(launcher), 4);
+  check_run(1, run("grep 'still there' held.err"));
+  left = hold_what_is_left("held2", "--grace 1 --on-loss restart", &launcher);
+  assert_int_equal(end_of(launcher), 4);
+  check_last_line("held2", "ronde: error: process ");
+  check_says(" was killed and is still there, in a call of the system: it holds ");
+  let_go(left);
+}
+
 /* Rank 1 is stopped after its first word, where all wait for it to join them. */
 static void a_rank_stopped_as_mpi_starts_is_named(void **state) {
   need_mpi_and_time();
-  const char *front = with_rank_1_that("BEGINS=\"1 $$ 0 here\" " SELF "; kill -STOP $$");
+  const char *front = with_rank_1_that("SAYS=\"begin 1 $$ 0 here\" " SELF "; kill -STOP $$");
   pid_t child = start("init", front, "--timeout 2");
   assert_int_equal(end_of(child), 4);
   assert_int_equal(run("cat init.err"), 0);
@@ -394,7 +464,7 @@ static void a_rank_stopped_as_mpi_starts_is_named(void **state) {
 /* The real one, on this host: the launcher sees it before the other ranks can know. And nothing is to be saved yet. */
 static void a_rank_stopped_before_all_have_joined(void **state) {
   need_mpi_and_time();
-  const char *front = with_rank_1_that("BEGINS=\"1 $$ 0 $(hostname)\" " SELF "; kill -STOP $$");
+  const char *front = with_rank_1_that("SAYS=\"begin 1 $$ 0 $(hostname)\" " SELF "; kill -STOP $$");
   pid_t child = start("joins", front, "--timeout 2");
   assert_int_equal(end_of(child), 4);
   assert_int_equal(run("tail -1 joins.err"), 0);
@@ -426,6 +496,34 @@ static void a_cable_that_is_out_is_noticed(void **state) {
   check_says("nothing heard from rank 2 on host ronde3 (last seen ");
 }
 
+/* Before its rank has begun, or before it has joined, when no rank watches over another. What takes the place of ssh needs the
+ * cable, as ssh does. */
+static int run_with_a_cable_out_at_the_start(const char *host_does, const char *options) {
+  char prepare[700];
+  leave_out_if(SANITIZED, "it waits for another limit, in code that other losses run");
+  check_run(0, run("printf '#!/bin/sh\nip link show \"$3\"v | grep -q LOWER_UP || exit 255\nexec \"$@\"\n' >reach && "
+                   "chmod +x reach"));
+  snprintf(prepare, sizeof prepare, "%s true", with_ranks_that("$(hostname) = ronde2", host_does));
+  setenv("AWAY", "./reach", 1);
+  int code = run_on_hosts(prepare, options);
+  unsetenv("AWAY");
+  return code;
+}
+
+static void a_cable_that_is_out_at_the_start_is_noticed(void **state) {
+  check_run(4, run_with_a_cable_out_at_the_start("SAYS=\"begin 1 $$ 0 ronde2\" " SELF
+                                                 "; sleep 1; ip link set eth0 down; sleep 1000",
+                                                 "--timeout 4 --out joined"));
+  check_says("ronde: error: host ronde2 was lost, or Open MPI's daemon there, and with it: rank 1");
+  check_run(0, run_with_a_cable_out_at_the_start("ip link set eth0 down; exec \"$0\" \"$@\"",
+                                                 "--timeout 4 --steps 4 --on-loss restart --out began"));
+  json_t *json = left_by("began", "run.json");
+  const json_t *one = json_array_get(json_object_get(json, "restarts"), 0);
+  assert_string_equal(json_string_value(json_object_get(one, "hosts_left_out")), "ronde2");
+  assert_int_equal(json_integer_value(json_object_get(one, "ranks")), 2);
+  json_decref(json);
+}
+
 static void a_host_without_power_is_named(void **state) {
   check_run(4, run_on_hosts(ONCE_IT_TRAINS("power", "kill -9 $(ip netns pids ronde3)"), "--epochs 100000 --out power"));
   check_says("ronde3");
@@ -449,7 +547,7 @@ static void another_run_does_not_write_beside_it(void **state) {
 }
 
 int main(void) {
-  if (getenv("BEGINS")) return say_begin(getenv("BEGINS"));
+  if (getenv("SAYS")) return say(getenv("SAYS"));
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(another_run_does_not_write_beside_it),
       cmocka_unit_test(a_killed_rank_ends_the_run_and_is_named),
@@ -470,10 +568,13 @@ int main(void) {
       cmocka_unit_test(ranks_that_do_not_start_are_not_waited_for),
       cmocka_unit_test(a_limit_of_files_is_named),
       cmocka_unit_test(a_mpirun_that_hangs_is_not_waited_for),
+      cmocka_unit_test(a_rank_that_fails_has_time_to_end),
+      cmocka_unit_test(a_killed_process_that_does_not_end_is_waited_for),
       cmocka_unit_test(a_rank_stopped_as_mpi_starts_is_named),
       cmocka_unit_test(a_rank_stopped_before_all_have_joined),
       cmocka_unit_test(a_rank_that_ends_before_it_begins_is_named),
       cmocka_unit_test(a_cable_that_is_out_is_noticed),
+      cmocka_unit_test(a_cable_that_is_out_at_the_start_is_noticed),
       cmocka_unit_test(a_host_without_power_is_named),
       cmocka_unit_test(a_run_goes_on_without_a_lost_host),
       cmocka_unit_test(restarts_have_an_end),

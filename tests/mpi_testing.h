@@ -41,4 +41,19 @@ static inline json_t *left_by(const char *name, const char *file) {
   return json;
 }
 
+static inline json_t *record(const char *name) { return left_by(name, "run.json"); }
+
+static inline const char *string_at(const json_t *json, const char *object, const char *key) {
+  const char *text = json_string_value(json_object_get(json_object_get(json, object), key));
+  assert_non_null(text);
+  return text;
+}
+
+static inline void check_same_state(const char *name, const char *other) {
+  json_t *one = record(name), *two = record(other);
+  assert_string_equal(string_at(one, "result", "state_sha256"), string_at(two, "result", "state_sha256"));
+  json_decref(one);
+  json_decref(two);
+}
+
 #endif

@@ -1,4 +1,4 @@
-/* `ronde train` by several processes: the same bits as threads, on one host or several. */
+/* `ronde train` by several processes: the same bits as threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,14 +7,6 @@
 #include <cmocka.h>
 #include "mpi_testing.h"
 #include "sanitized.h"
-
-static json_t *record(const char *name) { return left_by(name, "run.json"); }
-
-static const char *string_at(const json_t *json, const char *object, const char *key) {
-  const char *text = json_string_value(json_object_get(json_object_get(json, object), key));
-  assert_non_null(text);
-  return text;
-}
 
 static void processes_come_to_the_bits_of_threads(void **state) {
   need_mpi();
@@ -358,20 +350,6 @@ static void statistics_are_shared_between_processes(void **state) {
   json_decref(mpi);
 }
 
-static void a_run_that_is_complete_is_left_as_it_is(void **state) {
-  need_mpi();
-  check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --transport mpi --out c && cp -r c c0"));
-  check_run(2, run("timeout 100 " RONDE " train " SMALL " --workers 3 --transport mpi --out c"));
-  check_says("ronde: error: --out c holds another run (run.json): --resume c continues it");
-  check_run(0, run(MPIRUN "-np 3 " RONDE " train --resume c"));
-  check_says("complete at step 12 (c/checkpoints/step-12.safetensors)");
-  assert_null(strstr(strstr(said, "complete at step 12") + 1, "complete at step 12"));
-  check_run(0, run("diff -r c c0"));
-  check_run(0, run(MPIRUN "-np 3 " RONDE " train --resume c --epochs 2 && wc -l <c/steps.jsonl"));
-  check_says("resuming from step 12 (c/checkpoints/step-12.safetensors)");
-  check_says("\n24\n");
-}
-
 static void it_runs_under_a_users_own_mpirun(void **state) {
   need_mpi();
   const char *mpirun = MPIRUN "-np 2 " RONDE " train " SMALL;
@@ -419,200 +397,10 @@ static void what_rank_0_does_for_all_needs_no_other_to_ask(void **state) {
   check_run(0, run("ls found/best.safetensors && ! ls lost*"));
 }
 
-/* ---- resuming, where each rank has a disk of its own ---- */
-
-#define DISK " --keep 100 --checkpoint-every 1000 --out run --resume auto "
-
-/* A run's state after so many steps in the folder `to`, on one disk. */
-static void make_state(const char *to, const char *from, const char *options, int n_ranks, int steps) {
-  if (from) check_run(0, run("cp -r %s %s", from, to));
-  else check_run(0, run("mkdir %s", to));
-  check_run(0, run(MPIRUN "-np %d -wdir %s " RONDE " train %s" DISK "--steps %d", n_ranks, to, options, steps));
-}
-
-static json_t *run_on_disks(const char *disk, const char *others, const char *options, int n_ranks) {
-  check_run(0, run("rm -rf disk disks && mkdir disk disks"));
-  if (*disk) check_run(0, run("cp -r %s/. disk", disk));
-  if (*others) check_run(0, run("cp -r %s/. disks", others));
-  check_run(0, run(MPIRUN "-np 1 -wdir disk " RONDE " train %s" DISK "--steps 12 : -np %d -wdir disks " RONDE
-                          " train %s" DISK "--steps 12",
-                   options, n_ranks - 1, options));
-  return record("disk/run");
-}
-
-static void rank_0s_checkpoint_is_the_one(void **state) {
-  need_mpi();
-  static const struct {
-    const char *options;
-    int n_ranks;
-  } cases[] = {
-      {SMALL " --optimizer adam", 3},
-      {"--model resnet18 --data synthetic:3x16x16:10:64 --batch 16 --momentum 0.9 --threads 1 --quiet", 2},
-      {SMALL " --momentum 0.9 --strategy ps-sync --servers 2", 2},
-      {SMALL " --momentum 0.9 --strategy ps-sync --servers 1 --placement dedicated", 3},
-  };
-  static const char *const disks[][2] = {{"eight", ""}, {"eight", "four"}, {"eight", "twelve"}, {"", "eight"}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i += IN_PART ? 2 : 1) {
-    const char *options = cases[i].options;
-    int n = cases[i].n_ranks;
-    check_run(0, run("rm -rf four eight twelve"));
-    make_state("four", NULL, options, n, 4);
-    make_state("eight", "four", options, n, 8);
-    make_state("twelve", "eight", options, n, 12);
-    json_t *whole = record("twelve/run");
-    for (size_t d = IN_PART; d < sizeof disks / sizeof *disks; d += 1 + IN_PART) {
-      json_t *json = run_on_disks(disks[d][0], disks[d][1], options, n);
-      json_t *from = json_object_get(json_object_get(json, "resumed_from"), "step");
-      assert_int_equal(json_integer_value(from), *disks[d][0] ? 8 : 0);
-      assert_string_equal(string_at(json, "result", "state_sha256"), string_at(whole, "result", "state_sha256"));
-      json_decref(json);
-    }
-    json_decref(whole);
-  }
-  /* What is wrong with rank 0's is said by it, and ends all. */
-  check_run(0, run("rm -rf disk/run/checkpoints/* && echo none > disk/run/checkpoints/step-4.safetensors"));
-  check_run(
-      3, run(MPIRUN "-np 1 -wdir disk " RONDE " train " SMALL DISK ": -np 1 -wdir eight " RONDE " train " SMALL DISK));
-  check_says("ronde: error: run: all of its 1 checkpoints are damaged");
-}
-
-/* ---- resuming what the launcher started ---- */
-
-static void check_world(const char *name, int workers, const char *transport, const char *strategy, int servers) {
-  json_t *json = record(name), *world = json_object_get(json, "world");
-  assert_int_equal(json_integer_value(json_object_get(world, "workers")), workers);
-  assert_int_equal(json_integer_value(json_object_get(world, "servers")), servers);
-  assert_string_equal(string_at(json, "world", "transport"), transport);
-  assert_string_equal(string_at(json, "world", "strategy"), strategy);
-  json_decref(json);
-}
-
-static void check_same_state(const char *name, const char *other) {
-  json_t *one = record(name), *two = record(other);
-  assert_string_equal(string_at(one, "result", "state_sha256"), string_at(two, "result", "state_sha256"));
-  json_decref(one);
-  json_decref(two);
-}
-
-static void resume_alone_starts_what_was_started_before(void **state) {
-  need_mpi();
-  const char *ps = SMALL " --momentum 0.9 --strategy ps-sync --servers 3 --bucket-mb 0.1 --checkpoint-every 1000";
-  check_run(0, run("timeout 60 " RONDE " train %s --workers 3 --transport mpi --steps 12 --out whole", ps));
-  check_run(0, run("timeout 60 " RONDE " train %s --workers 3 --transport mpi --steps 4 --out part", ps));
-  static const char *const words[] = {"--resume go", "--resume auto --out go",
-                                      "--resume go --workers 3 --strategy ps-sync"};
-  for (int i = 0; i < (IN_PART ? 1 : 3); i++) {
-    check_run(0, run("rm -rf go && cp -r part go && timeout 60 " RONDE " train --quiet %s --steps 12", words[i]));
-    check_world("go", 3, "mpi", "ps-sync", 3);
-    check_same_state("go", "whole");
-  }
-  /* Servers cannot be more than the workers that they live beside. */
-  check_run(0, run("timeout 60 " RONDE " train --quiet --resume part --workers 2 --steps 8"));
-  check_world("part", 2, "mpi", "ps-sync", 2);
-  /* A user's own mpirun says how many there are. */
-  check_run(0, run(MPIRUN "-np 3 " RONDE " train --quiet --resume part --steps 12"));
-  check_world("part", 3, "mpi", "ps-sync", 2);
-  check_run(0, run("timeout 60 " RONDE " train --quiet --resume part --transport threads --steps 16"));
-  check_world("part", 3, "threads", "ps-sync", 2);
-}
-
 static void what_every_rank_meets_is_said_once(void **state) {
   need_mpi();
   check_run(3, run("timeout 60 " RONDE " train --model lenet5 --data npy:none --workers 3 --transport mpi"));
   assert_string_equal(said, "ronde: error: none/train_x.npy: not found\n");
-}
-
-static void hosts_need_a_launcher_and_options_an_effect(void **state) {
-  check_run(2, run(RONDE " train " SMALL " --iface eth0"));
-  check_says("--iface can have no effect");
-  need_mpi();
-  check_run(2, run(RONDE " train " SMALL " --workers 2 --transport mpi --trace"));
-  check_says("ronde: error: --trace can have no effect");
-}
-
-static void several_hosts_train_as_one(void **state) {
-  check_run(0, run_on_hosts("true", "--collective ring --out h"));
-  check_run(0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --collective ring --out t3"));
-  json_t *hosts = record("h"), *threads = record("t3");
-  assert_string_equal(string_at(hosts, "result", "weights_sha256"), string_at(threads, "result", "weights_sha256"));
-  for (int i = 0; i < 3; i++) {
-    char name[24];
-    snprintf(name, sizeof name, "ronde%d", i + 1);
-    json_t *row = json_array_get(json_object_get(hosts, "workers"), (size_t)i);
-    assert_string_equal(json_string_value(json_object_get(row, "host")), name);
-  }
-  json_decref(hosts);
-  /* Between hosts shards go round the same ring. */
-  check_run(0, run_on_hosts("true", "--strategy sharded --out hs"));
-  hosts = record("hs");
-  assert_string_equal(string_at(hosts, "communication", "collective"), "ring");
-  assert_string_equal(string_at(hosts, "result", "weights_sha256"), string_at(threads, "result", "weights_sha256"));
-  json_decref(hosts);
-  json_decref(threads);
-}
-
-static void check_hosts(const char *name, const char *expected) {
-  json_t *json = record(name), *row;
-  char hosts[256] = "";
-  size_t i;
-  json_array_foreach(json_object_get(json, "workers"), i, row) {
-    strcat(hosts, i ? " " : "");
-    strcat(hosts, json_string_value(json_object_get(row, "host")));
-  }
-  assert_string_equal(hosts, expected);
-  json_decref(json);
-}
-
-static void workers_are_where_they_were_asked_for(void **state) {
-  check_run(0, run_on_hosts("true", "--workers 1 --out p1"));
-  check_hosts("p1", "ronde1");
-  check_run(0, run_on_hosts("true", "--workers 4 --out p4"));
-  check_hosts("p4", "ronde1 ronde2 ronde3 ronde1");
-  check_run(0, run_on_hosts("true", "--hosts ronde1:1,ronde2:3 --out ps"));
-  check_hosts("ps", "ronde1 ronde2 ronde2 ronde2");
-}
-
-/* What the launcher read is what counts, whatever the hosts have in their own environments. */
-static void variables_are_the_launchers(void **state) {
-  check_run(0, run_on_hosts("export RONDE_LR=0.05 RONDE_ISA=sse2 AWAY='env -u RONDE_ISA RONDE_LR=0.5 RONDE_SEED=9'",
-                            "--collective ring --out env"));
-  check_run(
-      0, run("RONDE_ISA=sse2 timeout 100 " RONDE " train " SMALL " --workers 3 --collective ring --lr 0.05 --out t4"));
-  check_same_state("env", "t4");
-}
-
-/* The same command, again and again, while the launcher's own disk has nothing. */
-static void hosts_with_disks_of_their_own_go_on_together(void **state) {
-  need_mpi();
-  check_run(0, run("mkdir -p disks/disk disks/ronde1 disks/ronde2 disks/ronde3"));
-  char prepare[4200], options[4400];
-  snprintf(prepare, sizeof prepare, "export RONDE_DISKS=%s/disks", folder);
-  for (int steps = 4; steps <= 12; steps += 4) {
-    snprintf(
-        options, sizeof options,
-        "--collective ring --momentum 0.9 --checkpoint-every 1000 --resume auto --out %s/disks/disk/run --steps %d",
-        folder, steps);
-    check_run(0, run_on_hosts(prepare, options));
-  }
-  check_run(0, run("ls disks/ronde1/run/run.json"));
-  /* What mpirun happens to say of a busy machine is the launcher's to keep. */
-  check_run(1, run("find disks/disk disks/ronde2 disks/ronde3 -type f ! -name mpirun.log | grep ."));
-  check_run(
-      0, run("timeout 100 " RONDE " train " SMALL " --workers 3 --collective ring --momentum 0.9 --steps 12 --out t5"));
-  check_same_state("disks/ronde1/run", "t5");
-}
-
-/* The parameters of each step need 100 ms to the third host. */
-static void a_slow_link_makes_its_host_late(void **state) {
-#define SHAPED "root tbf rate 20mbit burst 32kb limit 2mb"
-  const char *prepare = "tc qdisc add dev ronde3v " SHAPED " && ip netns exec ronde3 tc qdisc add dev eth0 " SHAPED;
-#undef SHAPED
-  check_run(0, run_on_hosts(prepare, "--strategy ps-sync --out link"));
-  json_t *json = record("link"), *row = json_array_get(json_object_get(json, "workers"), 2);
-  json_t *late = json_object_get(row, "late");
-  assert_true(json_integer_value(json_object_get(late, "steps")) > 6);
-  assert_string_equal(json_string_value(json_object_get(late, "cause")), "exchange");
-  json_decref(json);
 }
 
 /* Processes read each other's gradients as threads do. What each held of the optimizer's state is whole in a checkpoint,
@@ -732,20 +520,11 @@ int main(void) {
       cmocka_unit_test(the_late_process_is_named_with_its_cause),
       cmocka_unit_test(backup_workers_are_not_waited_for),
       cmocka_unit_test(statistics_are_shared_between_processes),
-      cmocka_unit_test(a_run_that_is_complete_is_left_as_it_is),
       cmocka_unit_test(it_runs_under_a_users_own_mpirun),
       cmocka_unit_test(ranks_that_do_not_fit_together_are_refused),
       cmocka_unit_test(test_sets_are_compared_too),
       cmocka_unit_test(what_rank_0_does_for_all_needs_no_other_to_ask),
-      cmocka_unit_test(rank_0s_checkpoint_is_the_one),
-      cmocka_unit_test(resume_alone_starts_what_was_started_before),
       cmocka_unit_test(what_every_rank_meets_is_said_once),
-      cmocka_unit_test(hosts_need_a_launcher_and_options_an_effect),
-      cmocka_unit_test(several_hosts_train_as_one),
-      cmocka_unit_test(workers_are_where_they_were_asked_for),
-      cmocka_unit_test(variables_are_the_launchers),
-      cmocka_unit_test(hosts_with_disks_of_their_own_go_on_together),
-      cmocka_unit_test(a_slow_link_makes_its_host_late),
       cmocka_unit_test(shards_come_to_the_bits_of_threads),
       cmocka_unit_test(stages_come_to_the_bits_of_one_process),
       cmocka_unit_test(a_character_model_comes_to_the_bits_of_threads),

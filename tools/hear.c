@@ -54,6 +54,11 @@ static void note_lost_daemon(tool_launched *l, const char host[TOOL_MARK_NAME]) 
   for (int i = 0; i < l->n_ranks; i++) l->ranks[i].away |= !strcmp(l->ranks[i].listed, host);
 }
 
+void tool_note_silent(tool_launched *l, int daemon) {
+  l->silent = true;
+  note_lost_daemon(l, l->daemon_hosts[daemon]);
+}
+
 static void note_daemon(tool_launched *l, int number, const char *state) {
   static const char *const lost[] = {"COMMUNICATION FAILURE", "HEARTBEAT FAILED", "FAILED TO START"};
   if (l->stage == TOOL_RUNS && any_rank_runs(l) && number >= 1 && number < l->n_daemons && begins(state, lost, 3))
@@ -203,9 +208,9 @@ static void note_asked(tool_launched *l, const tool_mark *mark) {
 /* At the start, the reason why it fails; later, the host's daemon has ended. */
 static void note_unreached(tool_launched *l, const tool_mark *mark) {
   tool_add_line(l->said_there, sizeof l->said_there, mark->text);
-  if (!any_rank_runs(l) || *l->failed_host) return;
+  if (l->stage != TOOL_RUNS || l->silent || !any_rank_runs(l) || *l->failed_host) return;
   if (l->n_begun == l->n_ranks) {
-    if (l->stage == TOOL_RUNS) note_lost_daemon(l, mark->name);
+    note_lost_daemon(l, mark->name);
     return;
   }
   memcpy(l->failed_host, mark->name, sizeof mark->name);

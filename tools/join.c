@@ -5,12 +5,10 @@
 #include "launch.h"
 #include "reach.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { ASK_S = 2, LOOK_MS = 100 }; /* how often */
@@ -91,24 +89,16 @@ static void ask_absent(tool_joins *j) {
     const char *name = j->listed.at[i].name;
     j->answers[i] = false;
     if (!is_lacking(j, name)) continue;
-    pid_t child = fork();
-    if (child == 0) {
-      signal(SIGINT, SIG_DFL), signal(SIGTERM, SIG_DFL);
-      _exit(tool_host_answers(name) ? 0 : 1);
-    }
-    if (child < 0) continue;
-    j->asking[i] = child;
-    j->n_asking++;
+    j->asking[i] = tool_host_ask(name);
+    j->n_asking += j->asking[i] != 0;
   }
 }
 
 static void note_answers(tool_joins *j) {
   for (int i = 0; i < j->listed.n; i++) {
-    int state;
-    pid_t ended = j->asking[i] ? waitpid(j->asking[i], &state, WNOHANG) : 0;
-    if (ended == 0) continue;
-    bool answers = ended > 0 && WIFEXITED(state) && WEXITSTATUS(state) == 0; /* < 0: the end of a run took it along */
-    j->answers[i] = answers && is_lacking(j, j->listed.at[i].name);
+    int code;
+    if (!j->asking[i] || !tool_host_asked(j->asking[i], &code)) continue;
+    j->answers[i] = code == 0 && is_lacking(j, j->listed.at[i].name);
     j->asking[i] = 0;
     j->n_asking--;
   }
@@ -161,6 +151,6 @@ ronde_status tool_join_take(tool_joins *j, tool_hosts *hosts, char names_out[512
 
 void tool_join_end(tool_joins *j) {
   for (int i = 0; i < j->listed.n; i++)
-    if (j->asking && j->asking[i]) kill(j->asking[i], SIGKILL), waitpid(j->asking[i], NULL, 0);
+    if (j->asking && j->asking[i]) tool_host_ask_end(j->asking[i]);
   forget_listed(j);
 }

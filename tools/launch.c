@@ -4,6 +4,7 @@
 #include "hosts.h"
 #include "launch.h"
 #include "limits.h"
+#include "reach.h"
 #include "restart.h"
 #include "session.h"
 
@@ -59,11 +60,9 @@ static bool is_agent_elsewhere(void) {
   return found;
 }
 
-/* mpirun starts this program for each host, and this program ssh (agent.c), or what the user has put in its place. ssh may
- * ask nothing, and not wait for long; another program would not know these words. */
+/* mpirun starts this program for each host, and this program ssh (agent.c), or what the user has put in its place. */
 static void take_place_of_ssh(const tool_launched *l, pid_t launcher) {
-  const char *agent = getenv("OMPI_MCA_plm_rsh_agent"), *words = getenv("OMPI_MCA_plm_rsh_args");
-  if (!words) words = agent ? "" : "-o BatchMode=yes -o ConnectTimeout=10";
+  const char *agent = getenv("OMPI_MCA_plm_rsh_agent"), *words = tool_agent_words();
   char self[4096], own[4200], watched[64];
   if (!tool_self_path(self, sizeof self) || strpbrk(self, " :") || (!agent && is_agent_elsewhere())) {
     if (*words) setenv("OMPI_MCA_plm_rsh_args", words, 1);
@@ -96,6 +95,7 @@ static void become_mpirun(const tool_launched *l, arguments *a, const tool_sessi
   dup2(err[1], STDERR_FILENO);
   for (int i = 0; i < 2; i++) close(out[i]), close(err[i]);
   setenv(TOOL_LAUNCHED, l->key, 1);
+  if (l->noted) setenv(TOOL_RESTARTS, l->noted, 1); /* in the launcher each value would be kept for ever */
   tool_session_enter(session);
   if (geteuid() == 0) {
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
@@ -182,7 +182,7 @@ static ronde_status start_ranks(tool_launched *l, const tool_call *call, char **
   add_iface(&a, iface && *iface ? iface : NULL, hosts->n > 0);
   add_word(&a, "-x"), add_word(&a, TOOL_LAUNCHED);
   if (tool_is_compared()) add_word(&a, "-x"), add_word(&a, TOOL_COMPARED);
-  if (getenv(TOOL_RESTARTS)) add_word(&a, "-x"), add_word(&a, TOOL_RESTARTS);
+  if (l->noted) add_word(&a, "-x"), add_word(&a, TOOL_RESTARTS);
   for (int i = 0; ronde_config_variable(i); i++)
     if (getenv(ronde_config_variable(i))) add_word(&a, "-x"), add_word(&a, ronde_config_variable(i));
   add_word(&a, tool_self_path(self, sizeof self) ? self : call->argv[0]);
@@ -228,7 +228,8 @@ static ronde_status launch_once(tool_launched *l, const tool_call *call, char **
   l->ranks = calloc((size_t)l->n_ranks, sizeof *l->ranks);
   l->n_daemons = hosts->n + 1;
   l->daemon_hosts = calloc((size_t)l->n_daemons, sizeof *l->daemon_hosts);
-  if (!l->ranks || !l->daemon_hosts) return tool_fail(RONDE_E_MEMORY, "no memory for %d ranks", l->n_ranks);
+  l->asks = calloc((size_t)l->n_daemons, sizeof *l->asks);
+  if (!l->ranks || !l->daemon_hosts || !l->asks) return tool_fail(RONDE_E_MEMORY, "no memory for %d ranks", l->n_ranks);
   for (int i = 0; i < l->n_ranks; i++) l->ranks[i].end = -1;
   if (l->joins && l->goes_on) l->joins->ranks = l->ranks, l->joins->n_ranks = l->n_ranks;
   place_ranks(l, hosts);
@@ -241,8 +242,9 @@ static ronde_status launch_once(tool_launched *l, const tool_call *call, char **
 static void forget_ranks(tool_launched *l) {
   for (int i = 0; l->ranks && i < l->n_ranks; i++)
     if (l->ranks[i].end >= 0) close(l->ranks[i].end);
-  free(l->ranks), free(l->daemon_hosts), free(l->unsaid);
+  free(l->ranks), free(l->daemon_hosts), free(l->asks), free(l->unsaid);
   l->ranks = NULL;
+  l->asks = NULL;
   l->unsaid = NULL;
   l->daemon_hosts = NULL;
 }
@@ -250,7 +252,7 @@ static void forget_ranks(tool_launched *l) {
 /* Whether it is to be started again: after a loss, or with hosts that join. */
 static ronde_status start_again(const tool_launched *l, ronde_status ended, const tool_call *call, tool_hosts *hosts,
                                 int *n_ranks, tool_restarts *restarts, bool *again_out) {
-  bool joining = ended == RONDE_E_CANCELLED && l->joining;
+  bool joining = ended == RONDE_E_CANCELLED && l->joining && !l->unended;
   *again_out = joining || (ended == RONDE_E_LOST && tool_restart_prepare(call, l, hosts, n_ranks, restarts));
   return joining ? tool_restart_join(call, l, hosts, n_ranks, restarts) : RONDE_OK;
 }
@@ -276,10 +278,11 @@ static ronde_status launch_all(const tool_launched *fresh, const tool_call *call
     }
     l = *fresh;
     l.n_ranks = n_ranks;
+    l.noted = restarts.text;
     status = tool_restart_words(call, n_ranks - ronde_config_server_ranks(call->config), &words);
   }
   tool_rank_words_free(words);
-  json_decref(restarts.list);
+  tool_restarts_free(&restarts);
   return status;
 }
 
@@ -295,6 +298,7 @@ ronde_status tool_launch(const tool_call *call) {
   tool_launched l = {.code = -1,
                      .grace_s = tool_seconds(call, "grace"),
                      .timeout_s = tool_seconds(call, "timeout"),
+                     .trains = strcmp(call->verb, "train") == 0,
                      .goes_on = ronde_config_goes_on(call->config),
                      .restarts = tool_restart_is_wanted(call),
                      .out = is_given(call, "out") ? ronde_config_get(call->config, "out") : NULL};

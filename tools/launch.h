@@ -18,6 +18,12 @@
 #define TOOL_AGENT_WATCH "RONDE_AGENT_WATCH"
 #define TOOL_SSH "ssh"
 
+typedef struct tool_ask {
+  pid_t asking;   /* a process that asks a host while the ranks start; 0: none */
+  double asked_s; /* when the last one was begun, */
+  double heard_s; /* and when the host has answered; 0: ssh to it has not been started */
+} tool_ask;
+
 typedef struct tool_stream {
   int from, to;
   char line[8192];
@@ -57,9 +63,10 @@ typedef struct tool_launched {
   int n_ranks, n_begun, n_ended;
   tool_rank *ranks; /* [n_ranks] */
   double grace_s, timeout_s;
-  bool goes_on;  /* once all had joined others than rank 0 may be lost: how it ends is what rank 0 says */
-  bool restarts; /* survivors of a loss may be saving, */
-  bool joined;   /* if all had joined */
+  bool goes_on;      /* once all had joined others than rank 0 may be lost: how it ends is what rank 0 says */
+  bool restarts;     /* survivors of a loss may be saving, */
+  bool joined;       /* if all had joined */
+  const char *noted; /* what this start is told of those before (TOOL_RESTARTS); NULL: it is the first */
   const tool_session *session;
   const char *out;   /* the run's folder, or NULL */
   tool_joins *joins; /* NULL: nobody may join */
@@ -77,6 +84,9 @@ typedef struct tool_launched {
   char lost_host[256];                  /* of the killed rank, or of a daemon that mpirun has lost */
   char (*daemon_hosts)[TOOL_MARK_NAME]; /* [n_daemons], by Open MPI's numbers; "": this host, or not known */
   int n_daemons;
+  tool_ask *asks;                        /* [n_daemons] */
+  bool trains;                           /* its ranks tell when they have joined */
+  bool silent;                           /* lost_daemon's host: it did not answer while the ranks started */
   char lost_daemon[TOOL_MARK_NAME];      /* the host whose daemon is lost behind mpirun's back, or "" */
   char failed_host[TOOL_MARK_NAME];      /* on which nothing could be started, or "", */
   char failed_why[1024];                 /* and the whole line on that */
@@ -90,6 +100,7 @@ typedef struct tool_launched {
   double asked_s;           /* when the first request came */
   double looked_s;          /* when the ranks of this host were looked for */
   int n_passed_on;          /* requests that the ranks have been told of */
+  pid_t unended;            /* a process of this host that was killed and is still there, or 0 */
 } tool_launched;
 
 /* Takes what there is of a stream of mpirun's; false at its end. What cannot be believed is refused, and said once. */
@@ -100,6 +111,12 @@ void tool_say_unsaid(tool_launched *launched);
 void tool_add_line(char *text, size_t size, const char *line);
 /* The line that says why a rank could not be started, and where; NULL: that is not known. */
 const char *tool_why_not_started(tool_launched *launched);
+
+/* To be called often; never waits. Notes a host as silent that has not answered for --timeout before all ranks have joined. */
+void tool_silent_look(tool_launched *launched);
+void tool_silent_end(tool_launched *launched); /* of the processes that ask */
+/* The launcher itself has found that the host of a daemon is silent. */
+void tool_note_silent(tool_launched *launched, int daemon);
 
 /* Until mpirun and all that it has started here are gone; tells how it ended: RONDE_E_CANCELLED with `joining`: its state is
  * saved for somebody who joins. */

@@ -17,7 +17,7 @@ enum {
   TOOL_NAMED_MS = 200,
   /* And for mpirun to end everything then: */
   TOOL_NAMED_ABORT_MS = 500,
-  /* For mpirun to end everything after it was told to; what is left then is killed. */
+  /* For mpirun to end everything after it was told to; what is left then is killed. What has been killed has at least so long. */
   TOOL_ABORT_S = 8,
   /* How often it is looked whether the ranks of this host are still there. */
   TOOL_LOOK_S = 1,

@@ -3,9 +3,11 @@
 
 #include "limits.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,22 +17,31 @@ typedef struct reach {
   char last[512]; /* line */
 } reach;
 
+/* ssh may ask nothing, and not wait for long; another program would not know these words. */
+const char *tool_agent_words(void) {
+  const char *words = getenv("OMPI_MCA_plm_rsh_args");
+  if (words) return words;
+  return getenv("OMPI_MCA_plm_rsh_agent") ? "" : "-o BatchMode=yes -o ConnectTimeout=10";
+}
+
 /* The command there, as mpirun would start it, and its code. The words reach the shell here as arguments, never as its
- * text. */
+ * text, and of several agents, apart by colons, the first counts. It ends with this process. */
 static FILE *ask_host(const char *host, const char *command) {
   const char *agent = getenv("OMPI_MCA_plm_rsh_agent");
   char limit[16];
   int out[2];
   if (pipe(out)) return NULL;
-  pid_t child = fork();
+  pid_t own = getpid(), child = fork();
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* timeout(1) hands it on */
+    if (getppid() != own) _exit(127);
     dup2(out[1], STDOUT_FILENO);
     dup2(out[1], STDERR_FILENO);
     close(out[0]), close(out[1]);
     snprintf(limit, sizeof limit, "%d", TOOL_REACH_S);
     execlp("timeout", "timeout", limit, "sh", "-c",
-           "agent=$1 host=$2 command=$3; $agent \"$host\" \"$command\"; echo $?", "sh",
-           agent ? agent : "ssh -o BatchMode=yes -o ConnectTimeout=10", host, command, (char *)NULL);
+           "agent=${1%%:*} words=$2 host=$3 command=$4; $agent $words \"$host\" \"$command\"; echo $?", "sh",
+           agent ? agent : "ssh", tool_agent_words(), host, command, (char *)NULL);
     _exit(127);
   }
   close(out[1]);
@@ -84,10 +95,28 @@ static void make_question(char command[4110]) {
   snprintf(command, 4110, "%s version", tool_self_path(self, sizeof self) ? self : "ronde");
 }
 
-bool tool_host_answers(const char *host) {
+pid_t tool_host_ask(const char *host) {
   char command[4110];
+  pid_t own = getpid(), child = fork();
+  if (child) return child > 0 ? child : 0;
+  signal(SIGINT, SIG_DFL), signal(SIGTERM, SIG_DFL);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != own) _exit(1);
   make_question(command);
-  return read_answer(&(reach){.host = host, .said = ask_host(host, command)}) == 0;
+  _exit(read_answer(&(reach){.host = host, .said = ask_host(host, command)}) & 0xff);
+}
+
+bool tool_host_asked(pid_t asking, int *code_out) {
+  int state;
+  pid_t ended = waitpid(asking, &state, WNOHANG);
+  if (ended == 0) return false;
+  *code_out = ended > 0 && WIFEXITED(state) ? WEXITSTATUS(state) : 255; /* < 0: the end of a run took it along */
+  return true;
+}
+
+void tool_host_ask_end(pid_t asking) {
+  kill(asking, SIGKILL);
+  waitpid(asking, NULL, 0);
 }
 
 ronde_status tool_reach_hosts(const tool_hosts *hosts) {

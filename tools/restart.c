@@ -35,16 +35,24 @@ ronde_status tool_restart_check(const tool_call *call) {
 
 /* ---- who is left ---- */
 
-/* Nothing could be started there; mpirun has lost its daemon there; the others went on without a rank whose end that has not
- * reported; or none of its ranks has come to an end, and nobody has seen that host speak for a process that has gone. */
+static bool is_away(const tool_launched *l, const int *host_of, int host) {
+  bool away = false;
+  for (int r = 0; r < l->n_ranks; r++) away |= host_of[r] == host && l->ranks[r].away;
+  return away;
+}
+
+/* Nothing could be started there; mpirun has lost its daemon there, or it was silent as the ranks started, when no rank can know
+ * of another; the others went on without a rank whose end that has not reported; or none of its ranks has come to an end, and
+ * nobody has seen that host speak for a process that has gone. */
 static bool is_host_lost(const tool_launched *l, const int *host_of, const tool_hosts *hosts, int host) {
-  bool any = false, all = true;
+  bool any = false, all = true, away = is_away(l, host_of, host);
   if (*l->failed_host) return !strcmp(l->failed_host, hosts->at[host].name);
+  if (away || l->silent) return away;
   for (int r = 0; r < l->n_ranks; r++) {
     const tool_rank *rank = &l->ranks[r];
     if (host_of[r] != host) continue;
     any = true;
-    if (rank->away || (rank->gone && !rank->reported)) return true;
+    if (rank->gone && !rank->reported) return true;
     if (rank->begun && *l->lost_host && !l->killed_signal && !strcmp(rank->host, l->lost_host)) return true;
     all &= !rank->ended && !rank->gone;
   }
@@ -104,16 +112,13 @@ static void note_steps(tool_restarts *restarts, const tool_launched *l, json_t *
 }
 
 /* A variable of the environment that is longer than 128 KB keeps the system from starting a process, so the oldest go. */
-static void hand_over_list(json_t *list) {
+static void write_list(tool_restarts *restarts) {
   enum { MOST_BYTES = 32 << 10 };
-  char *text = json_dumps(list, JSON_COMPACT);
-  while (text && strlen(text) > MOST_BYTES) {
-    free(text);
-    json_array_remove(list, 0);
-    text = json_dumps(list, JSON_COMPACT);
+  free(restarts->text);
+  while ((restarts->text = json_dumps(restarts->list, JSON_COMPACT)) && strlen(restarts->text) > MOST_BYTES) {
+    free(restarts->text);
+    json_array_remove(restarts->list, 0);
   }
-  if (text) setenv(TOOL_RESTARTS, text, 1);
-  free(text);
 }
 
 /* joined, or lost, hosts; the other is NULL. */
@@ -130,7 +135,7 @@ static void note_restart(tool_restarts *restarts, const tool_launched *l, int n_
                            l->n_ranks, "ranks", n_ranks);
   note_steps(restarts, l, loss);
   json_array_append_new(restarts->list, loss);
-  hand_over_list(restarts->list);
+  write_list(restarts);
 }
 
 bool tool_restart_prepare(const tool_call *call, const tool_launched *l, tool_hosts *hosts, int *n_ranks,
@@ -138,7 +143,7 @@ bool tool_restart_prepare(const tool_call *call, const tool_launched *l, tool_ho
   char lost[512] = "", left[512] = "";
   int most = (int)strtol(value_of(call, "max-restarts"), NULL, 10), n_servers = ronde_config_server_ranks(call->config);
   bool fails_at_first = !restarts->list && *l->failed_host; /* a host's name may be misspelt */
-  if (!tool_restart_is_wanted(call) || tool_signal() || fails_at_first) return false;
+  if (!tool_restart_is_wanted(call) || tool_signal() || fails_at_first || l->unended) return false;
   if (restarts->n >= most) {
     tool_fail(RONDE_E_LOST, "not restarted: --max-restarts %d is reached (%s)", most, cause_of(l));
     return false;
@@ -219,4 +224,9 @@ ronde_status tool_restart_words(const tool_call *call, int n_workers, char ***wo
   }
   tool_rank_words_free(words);
   return tool_fail(RONDE_E_MEMORY, "no memory for the command of the ranks");
+}
+
+void tool_restarts_free(tool_restarts *restarts) {
+  json_decref(restarts->list);
+  free(restarts->text);
 }

@@ -8,7 +8,8 @@
 typedef struct tool_restarts {
   int n;        /* so far, after losses */
   int n_noted;  /* those with hosts that join too */
-  json_t *list; /* run.json's `restarts`: the newest of them */
+  json_t *list; /* run.json's `restarts`: the newest of them, */
+  char *text;   /* and as the ranks get it. Both are to be freed by tool_restarts_free */
 } tool_restarts;
 
 /* Whether a loss that ends the run is to be followed by another start. */
@@ -16,8 +17,7 @@ bool tool_restart_is_wanted(const tool_call *call);
 /* RONDE_E_USAGE where a restart could not go on from the state in --out: it is an older one that was named. */
 ronde_status tool_restart_check(const tool_call *call);
 /* After a loss: whether the run is to be started again; then hosts are those that are left, n_ranks as many ranks as there
- * were on them, the restart is said and noted, and TOOL_RESTARTS has it in the environment. Else why not is said, if it
- * was wanted. */
+ * were on them, and the restart is said and noted. Else why not is said, if it was wanted. */
 bool tool_restart_prepare(const tool_call *call, const tool_launched *launched, tool_hosts *hosts, int *n_ranks,
                           tool_restarts *restarts);
 /* The same after a run that has ended because hosts join it. RONDE_E_MEMORY. */
@@ -26,5 +26,6 @@ ronde_status tool_restart_join(const tool_call *call, const tool_launched *launc
 /* The ranks' command then: what is given, without what is of one start (--drill, --overwrite), resuming. NULL-terminated,
  * to be freed by tool_rank_words_free. RONDE_E_MEMORY. */
 ronde_status tool_restart_words(const tool_call *call, int n_workers, char ***words_out);
+void tool_restarts_free(tool_restarts *restarts);
 
 #endif

@@ -134,7 +134,8 @@ static void look_at_ranks(tool_launched *l) {
     note_stop(l, rank, seen && (state == 'T' || state == 't'));
   }
   if (*l->lost_daemon && (!(l->goes_on && l->joined) || is_nobody_left(l)))
-    set_end(l, last_words_s(l), TOOL_BY_FAILURE);
+    set_end(l, l->silent ? TOOL_AT_ONCE_S : last_words_s(l), TOOL_BY_FAILURE);
+  if (*l->failed_host && !l->joined) set_end(l, TOOL_LAST_WORDS_S, TOOL_BY_FAILURE);
 }
 
 /* Each request goes on to every rank, by mpirun. The first one leaves them the time to save; before all have joined there
@@ -155,13 +156,16 @@ static void pass_requests_on(tool_launched *l) {
 }
 
 /* Whether the error that was printed names each rank that has not ended: such a one may have been killed before it could
- * say how it did. or_gone: those need not be named that are known to have gone, or were left out before. */
-static bool are_named(const tool_launched *l, bool or_gone) {
+ * say how it did. by_others: it is not enough that who says it is such a one, and those need not be named that are known to
+ * have gone, or were left out before. */
+static bool are_named(const tool_launched *l, bool by_others) {
+  int speaker = 0;
+  sscanf(l->first_error, "ronde: error: rank %*d:%n", &speaker);
   for (int i = 0; i < l->n_ranks; i++) {
     char name[24];
     int length = snprintf(name, sizeof name, "rank %d", i);
-    bool named = l->ranks[i].ended || (or_gone && l->ranks[i].gone);
-    for (const char *at = l->first_error; !named && (at = strstr(at, name)); at++)
+    bool named = l->ranks[i].ended || (by_others && l->ranks[i].gone);
+    for (const char *at = l->first_error + (by_others ? speaker : 0); !named && (at = strstr(at, name)); at++)
       named = !isdigit((unsigned char)at[length]);
     if (!named) return false;
   }
@@ -201,6 +205,7 @@ static void look_for_joiners(tool_launched *l) {
 static void oversee_mpirun(tool_launched *l) {
   look_at_mpirun(l);
   look_at_ranks(l);
+  tool_silent_look(l);
   pass_requests_on(l);
   look_for_joiners(l);
   if (has_failed(l)) set_end(l, is_explained(l) ? TOOL_NAMED_MS * 1e-3 : last_words_s(l), TOOL_BY_FAILURE);
@@ -233,40 +238,69 @@ static pid_t parent_of(pid_t pid) {
   return behind && sscanf(behind, ") %*c %d", &parent) == 1 ? parent : -1;
 }
 
+/* Not any more, of one that is about to end; its files may still be held, by another thread or by what closes them. */
+static bool has_memory(pid_t pid) {
+  char text[128];
+  size_t n;
+  return !read_proc_file(pid, "statm", text, sizeof text, &n) || strtol(text, NULL, 10) > 0;
+}
+
 /* Whoever started this process may have left it children of another kind. */
 static bool is_launched(pid_t pid) {
   static char text[1 << 17];
   size_t n;
-  if (!read_proc_file(pid, "environ", text, sizeof text, &n)) return false;
+  if (!read_proc_file(pid, "environ", text, sizeof text, &n)) return !has_memory(pid);
   for (const char *at = text; at < text + n; at += strlen(at) + 1)
     if (!strncmp(at, TOOL_LAUNCHED "=", sizeof TOOL_LAUNCHED)) return true;
   return false;
 }
 
-/* Children of this process that came with mpirun: local ranks, ssh. With a signal: sends it to them. */
-static int orphans(int signal_number) {
-  int n = 0;
+/* A child of this process that came with mpirun: a local rank, ssh; 0: there is none. With a signal: sends it to all. */
+static pid_t orphan(int signal_number) {
+  pid_t one = 0;
+  while (waitpid(-1, NULL, WNOHANG) > 0) continue;
   DIR *folder = opendir("/proc");
   for (struct dirent *entry; folder && (entry = readdir(folder));) {
     pid_t pid = isdigit((unsigned char)entry->d_name[0]) ? atoi(entry->d_name) : 0;
     if (pid <= 0 || parent_of(pid) != getpid() || !is_launched(pid)) continue;
-    n++;
+    one = pid;
     if (signal_number) kill(pid, signal_number);
   }
   if (folder) closedir(folder);
-  while (waitpid(-1, NULL, WNOHANG) > 0) {
-  }
-  return n;
+  return one;
 }
 
 static void pause_a_little(void) { nanosleep(&(struct timespec){0, LOOK_MS * 1000000l}, NULL); }
 
 /* Ranks whose mpirun was killed may still be saving: they have been asked to end by the system (hooks.c). */
-static void end_orphans(const tool_launched *l, bool may_save) {
-  double end = tool_now_s() + (may_save ? l->grace_s + TOOL_GRACE_MARGIN_S : 0);
-  while (orphans(0) > 0 && tool_now_s() < end && tool_signal_requests() < 2) pause_a_little();
-  end = tool_now_s() + TOOL_ABORT_S;
-  while (orphans(SIGKILL) > 0 && tool_now_s() < end) pause_a_little();
+static void await_savers(const tool_launched *l) {
+  double end = tool_now_s() + l->grace_s + TOOL_GRACE_MARGIN_S;
+  while (orphan(0) && tool_now_s() < end && tool_signal_requests() < 2) pause_a_little();
+}
+
+/* A killed process in a call of the system that nothing interrupts, as where a disk does not answer, ends with that; until then
+ * it holds the run's folder. */
+static void kill_orphans(tool_launched *l) {
+  double begin = tool_now_s(), limit = l->grace_s > TOOL_ABORT_S ? l->grace_s : TOOL_ABORT_S;
+  int n_requests = tool_signal_requests();
+  bool said = false;
+  for (; (l->unended = orphan(SIGKILL)) && tool_now_s() - begin < limit; pause_a_little()) {
+    if (tool_signal_requests() > n_requests) break;
+    if (said || tool_now_s() - begin < TOOL_AT_ONCE_S) continue;
+    tool_say("process %d was killed and does not end: it is in a call of the system, and waited for up to %.0f s",
+             (int)l->unended, limit);
+    said = true;
+  }
+}
+
+/* Whoever goes on there must know it. */
+static ronde_status tell_unended(const tool_launched *l, ronde_status status) {
+  static const char what[] = "process %d was killed and is still there, in a call of the system: it holds %s";
+  const char *held = l->out ? l->out : "its memory";
+  if (!l->unended) return status;
+  if (status) return tool_fail(status, what, (int)l->unended, held);
+  tool_say(what, (int)l->unended, held);
+  return status;
 }
 
 /* ---- the end ---- */
@@ -391,11 +425,12 @@ static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
     return l->code ? tool_status_of_exit(l->code) : RONDE_OK;
   }
   bool by_us = l->stage != TOOL_RUNS && (!all_ended || l->reason == TOOL_BY_START || l->reason == TOOL_BY_STOP);
-  bool may_not_start = l->n_begun < l->n_ranks && !l->error_seen && !l->killed_signal && l->reason != TOOL_BY_START;
+  bool may_not_start =
+      l->n_begun < l->n_ranks && !l->error_seen && !l->killed_signal && l->reason != TOOL_BY_START && !l->silent;
   const char *not_started = may_not_start ? tool_why_not_started(l) : NULL;
   if (tool_signal() && !all_ended && !has_failed(l) && (by_us || !l->killed_signal)) return conclude_interrupted(l);
   if (not_started) return tool_fail(RONDE_E_LOST, "%s", not_started);
-  bool daemon_lost = *l->lost_daemon && !all_ended && !l->error_seen && l->reason == TOOL_BY_FAILURE;
+  bool daemon_lost = *l->lost_daemon && !all_ended && (!l->error_seen || l->silent) && l->reason == TOOL_BY_FAILURE;
   bool is_known = daemon_lost || (l->killed_signal && (is_explained(l) || l->reason == TOOL_BY_FAILURE));
   if (by_us && !is_known) return conclude_by_force(l);
   ronde_status lost = conclude_loss(l, mpirun_state, daemon_lost);
@@ -423,8 +458,10 @@ ronde_status tool_watch(tool_launched *l) {
     if (!gone) oversee_mpirun(l);
     if (!gone) gone = waitpid(l->mpirun, &state, WNOHANG) == l->mpirun;
   } while (!gone || any);
+  tool_silent_end(l);
   for (int i = 0; i < 2; i++)
     if (l->streams[i].from >= 0) close(l->streams[i].from);
-  end_orphans(l, l->stage == TOOL_RUNS && WIFSIGNALED(state));
-  return conclude_launch(l, state);
+  if (l->stage == TOOL_RUNS && WIFSIGNALED(state)) await_savers(l);
+  kill_orphans(l);
+  return tell_unended(l, conclude_launch(l, state));
 }

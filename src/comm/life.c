@@ -39,6 +39,7 @@ typedef struct peer {
   uint8_t hello[RONDE__LIFE_HELLO]; /* its answer to who connects, which only this job knows */
   uint64_t sequence;                /* of its last word */
   bool warned;                      /* that it is stopped */
+  _Atomic bool heard;               /* by other ways, since the last look */
   _Atomic bool left;                /* by its own word */
   _Atomic bool given_up;            /* others know that it is lost */
   _Atomic bool lost;                /* and this has been said */
@@ -46,7 +47,8 @@ typedef struct peer {
 } peer;
 
 typedef struct host {
-  uint64_t heard_ns; /* 0: never */
+  uint64_t heard_ns; /* by whatever way; 0: no word has ever come */
+  uint64_t word_ns;  /* when the last one came */
   uint64_t jitter_ns;
   _Atomic uint32_t address; /* where it was heard from; 0: nowhere */
 } host;
@@ -148,13 +150,13 @@ static uint64_t limit_of(const ronde__life *l, const host *h) {
   return limit < l->o.at_most_ns ? limit : l->o.at_most_ns;
 }
 
-/* A longer silence was a stop, and nothing that the network does. */
+/* A longer silence was a stop, and nothing that the network does. Where data came meanwhile, it is words that are late. */
 static void hear_host(const ronde__life *l, host *h, uint32_t address, uint64_t now) {
   if (h->heard_ns && now - h->heard_ns < limit_of(l, h)) {
-    uint64_t gap = now - h->heard_ns, faded = h->jitter_ns - h->jitter_ns / JITTER_SHRINKS;
+    uint64_t gap = now - h->word_ns, faded = h->jitter_ns - h->jitter_ns / JITTER_SHRINKS;
     h->jitter_ns = gap > faded ? gap : faded;
   }
-  h->heard_ns = now;
+  h->heard_ns = h->word_ns = now;
   atomic_store_explicit(&h->address, address, memory_order_relaxed);
 }
 
@@ -234,6 +236,14 @@ static void probe(ronde__life *l, peer *p, host *h, uint64_t now) {
   if (answer == RONDE__ANSWER_GONE) turn(p, RONDE__LIFE_GONE, now);
 }
 
+/* What else has come from a host proves as much as a word, which may stand behind it in the queue of a slow link. */
+static void take_proofs(ronde__life *l, uint64_t now) {
+  for (int r = 0; r < l->size; r++) {
+    host *h = &l->hosts[host_of(l, r)];
+    if (atomic_exchange_explicit(&l->peers[r].heard, false, memory_order_relaxed) && h->heard_ns) h->heard_ns = now;
+  }
+}
+
 /* Ranks of other hosts, by the silence of these. */
 static void look_far(ronde__life *l, uint64_t now) {
   for (int r = 0; r < l->size; r++) {
@@ -255,7 +265,7 @@ static void look_far(ronde__life *l, uint64_t now) {
 /* This process did not run for a while: nobody else was silent. */
 static void forgive(ronde__life *l, uint64_t ns) {
   for (int h = 0; h < l->n_hosts; h++)
-    if (l->hosts[h].heard_ns) l->hosts[h].heard_ns += ns;
+    if (l->hosts[h].heard_ns) l->hosts[h].heard_ns += ns, l->hosts[h].word_ns += ns;
 }
 
 /* ---- judging ---- */
@@ -419,6 +429,7 @@ static void look(ronde__life *l, bool near, uint64_t now) {
   if (l->net.datagrams >= 0) hear_datagrams(l, now);
   if (l->net.connections >= 0) ronde__life_greet(&l->net, l->peers[l->rank].hello);
   if (near) look_near(l, now);
+  take_proofs(l, now);
   look_far(l, now);
   if (any_in_doubt(l) && l->o.listen) l->o.listen(l->o.user);
   take_goodbyes(l, now);
@@ -514,6 +525,10 @@ bool ronde__life_is_lost(const ronde__life *l, int rank) { return atomic_load(&l
 
 ronde__loss ronde__life_loss(const ronde__life *l, int rank) { return l->peers[rank].loss; }
 void ronde__life_give_up(ronde__life *l, int rank) { atomic_store(&l->peers[rank].given_up, true); }
+
+void ronde__life_note_heard(ronde__life *l, int rank) {
+  atomic_store_explicit(&l->peers[rank].heard, true, memory_order_relaxed);
+}
 
 void ronde__life_note_left(ronde__life *l, int rank) { atomic_store(&l->peers[rank].left, true); }
 

@@ -55,6 +55,8 @@ ronde__loss ronde__life_loss(const ronde__life *life, int rank);
 /* Whoever has found by other ways that a rank is lost without which the others go on tells it: the thread will say so.
  * From any thread. */
 void ronde__life_give_up(ronde__life *life, int rank);
+/* Something that a rank has sent has come by other ways: its host is heard. From any thread. */
+void ronde__life_note_heard(ronde__life *life, int rank);
 /* The rank has told by other ways that it leaves. From any thread. */
 void ronde__life_note_left(ronde__life *life, int rank);
 /* This rank ends, and nobody is to miss it; the thread goes on watching. From any thread, more than once. */

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/pkt_sched.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -74,7 +75,7 @@ static void what_is_not_this_jobs_is_refused(void **state) {
 
 /* ---- the thread ---- */
 
-enum { RANKS = 3, LOST_AFTER_MS = 300 };
+enum { RANKS = 3, LOST_AFTER_MS = 300, HEARD_MS = 12 * LOST_AFTER_MS };
 
 /* What a process of its own runs: a rank on a "host", which reports the first loss by a byte, 'L' and the rank's line. */
 typedef struct world {
@@ -101,7 +102,7 @@ static void pause_ms(int64_t ms) {
   while (nanosleep(&left, &left)) continue;
 }
 
-/* Commands from the parent: 'l': leaves; 'd': leaves, and ends. */
+/* Commands from the parent: 'h': hears of rank 1 by other ways, for a while; 'l': leaves; 'd': leaves, and ends. */
 static void be_rank(int rank, const int *hosts, int in, int out) {
   static char names[RANKS][64] = {"a", "b", "c"};
   bool may_lose[RANKS] = {false, true, true};
@@ -126,6 +127,8 @@ static void be_rank(int rank, const int *hosts, int in, int out) {
   ronde__life_meet(life, w.offers, w.key);
   if (ronde__life_start(life) != RONDE_OK) _exit(4);
   if (read(in, &command, 1) != 1) _exit(5);
+  for (int i = 0; command == 'h' && i < HEARD_MS; i += 20, pause_ms(20)) ronde__life_note_heard(life, 1);
+  if (command == 'h' && read(in, &command, 1) != 1) _exit(5);
   ronde__life_leave(life);
   if (command == 'l' && read(in, &command, 1) != 1) _exit(5);
   ronde__life_destroy(life);
@@ -282,6 +285,19 @@ static void a_stopped_rank_is_not_lost(void **state) {
   }
 }
 
+/* As where words wait behind data: of a rank that only sends no word, and whose system does not answer, data come to rank 0. */
+static void who_sends_data_is_not_lost(void **state) {
+  int files[4];
+  start_ranks_at((const int[]){0, 1, 2}, silent_port(files));
+  assert_int_equal(write(ranks[0].to, "h", 1), 1);
+  kill(ranks[1].pid, SIGSTOP);
+  check_said_by(2, HEARD_MS / 2, "nothing heard from rank 1 on host b");
+  check_quiet(0, 0);
+  check_said_by(0, 4 * HEARD_MS, "nothing heard from rank 1 on host b"); /* once no data come any more */
+  end_ranks();
+  for (int i = 0; i < 4; i++) close(files[i]);
+}
+
 /* As where a virtual machine is suspended, or a terminal stops a whole group: rank 0 goes on first, nothing was sent
  * meanwhile that it could hear, and no system answers. It was late itself: nobody was silent for long while it ran. */
 static void who_was_late_itself_blames_nobody(void **state) {
@@ -369,6 +385,19 @@ static ronde__life_answer answer_of(const ronde__life_net *net, const uint8_t ow
   return answer;
 }
 
+static void signs_of_life_go_first(void **state) {
+  ronde__life_net net;
+  int priority = 0;
+  socklen_t size = sizeof priority;
+  assert_true(ronde__life_listen("lo", &net));
+  const int sockets[] = {net.datagrams, net.connections};
+  for (size_t i = 0; i < RONDE__COUNT(sockets); i++) {
+    assert_int_equal(getsockopt(sockets[i], SOL_SOCKET, SO_PRIORITY, &priority, &size), 0);
+    assert_int_equal(priority, TC_PRIO_INTERACTIVE);
+  }
+  ronde__life_close(&net);
+}
+
 /* A rank of another job may have got the port of one that has gone. */
 static void who_answers_must_be_that_rank(void **state) {
   static const uint8_t one[RONDE__LIFE_HELLO] = {1}, other[RONDE__LIFE_HELLO] = {1, [RONDE__LIFE_HELLO - 1] = 1};
@@ -386,12 +415,14 @@ int main(void) {
       cmocka_unit_test(two_keys_are_not_alike),
       cmocka_unit_test(an_interface_is_named_or_a_network),
       cmocka_unit_test(who_answers_must_be_that_rank),
+      cmocka_unit_test(signs_of_life_go_first),
       cmocka_unit_test(on_one_host_nothing_listens),
       cmocka_unit_test(a_neighbour_that_dies_is_lost_at_once),
       cmocka_unit_test(a_neighbour_that_dies_before_it_is_met_is_lost),
       cmocka_unit_test(a_rank_of_another_host_that_dies_is_lost),
       cmocka_unit_test(the_others_go_on_without_some),
       cmocka_unit_test(a_stopped_rank_is_not_lost),
+      cmocka_unit_test(who_sends_data_is_not_lost),
       cmocka_unit_test(who_was_late_itself_blames_nobody),
       cmocka_unit_test(who_says_goodbye_is_not_missed),
       cmocka_unit_test(a_forged_word_changes_nothing),

@@ -86,6 +86,7 @@ static void hear(void *user) {
     int rank = status.MPI_SOURCE;
     notice what = (notice)(self->heard & ((1 << NOTICE_BITS) - 1));
     ronde__mpi_beat_heard(&self->beat, rank);
+    if (self->life) ronde__life_note_heard(self->life, rank);
     if (what == NOTICE_ABORTED) atomic_store(&self->aborted, true);
     if (what == NOTICE_LOST) hear_of_loss(self, self->heard >> NOTICE_BITS);
     if (what == NOTICE_LEFT) {

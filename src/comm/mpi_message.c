@@ -151,7 +151,9 @@ static ronde_status chunk_ended(ronde__mpi_endpoint *self, ronde__mpi_message *m
                          self->head.rank, m->tag, m->bytes);
     return message_failed(self, m, error);
   }
+  bool met = !m->is_send || m->in_chunks; /* MPI takes whatever else is sent, whether it comes on or not */
   ronde__mpi_beat_heard(&self->beat, m->peer);
+  if (met && self->life) ronde__life_note_heard(self->life, m->peer);
   atomic_fetch_add_explicit(&self->n_chunks_ended, 1, memory_order_relaxed);
   if (!m->is_send) MPI_Get_count(status, MPI_BYTE, &n);
   m->came += (size_t)n;

@@ -357,11 +357,17 @@ static ronde_status hash_weights(ronde__run *r) {
   return RONDE_OK;
 }
 
+/* Not where ranks ended apart from one another: messages may still be under way into the weights. */
+static bool belong_to_a_step(const ronde__run *r, ronde_status ended) {
+  bool together = ended == RONDE_OK || r->ranks[0].agreed, half = ended == RONDE_E_NUMERIC && r->job->fused_update;
+  return together && !half && !r->job->spans;
+}
+
 ronde_status ronde__report_weights(ronde__run *r, ronde_status ended) {
   const ronde__options *o = r->job->options;
   const ronde__rank *first = &r->ranks[0];
   bool whole = ended == RONDE_OK || ended == RONDE_E_CANCELLED;
-  if (!r->job->spans && (ended != RONDE_E_NUMERIC || !r->job->fused_update)) RONDE_TRY(hash_weights(r));
+  if (belong_to_a_step(r, ended)) RONDE_TRY(hash_weights(r));
   if (o->out && o->save_last && whole) RONDE_TRY(save_last(r));
   if (o->save && whole) RONDE_TRY(ronde__weights_save(first->net, first->state.parts, o->save, r->job));
   if (!r->predictor_out || !whole) return RONDE_OK;
