@@ -37,7 +37,7 @@ build_kind() {
     aarch64)
       targets=suites
       build_into build-aarch64 -DCMAKE_TOOLCHAIN_FILE="$PWD/build-aarch64/aarch64.cmake" \
-        -DRONDE_SUITES="$(echo $CROSS_SUITES | tr ' ' ';')"
+        -DRONDE_SUITES="$(echo $CROSS_SUITES | tr ' ' ';')" -DRONDE_AREAS="$(echo $CROSS_AREAS | tr ' ' ';')"
       ;;
     fuzz)
       targets=fuzzers
@@ -49,13 +49,22 @@ build_kind() {
 # Fetches the cross compiler and what it links.
 prepare_aarch64() { (need_packages $CROSS_PACKAGES) && scripts/aarch64.sh build-aarch64; }
 
-# Builds kinds one after another. Of each, KIND.built says how it went: built, failed, or missing, where the compiler is
-# not to be had; KIND.log has what was printed.
+# Waits until it is there, and prints what was said meanwhile.
+fetched() {
+  outcome_of_fetch=0
+  wait $fetch || outcome_of_fetch=$?
+  cat "$results/fetch.log"
+  return $outcome_of_fetch
+}
+
+# Builds kinds one after another; what aarch64 takes is fetched meanwhile. Of each, KIND.built says how it went: built, failed, or
+# missing, where the compiler is not to be had; KIND.log has what was printed.
 build_kinds() {
+  case " $* " in *' aarch64 '*) prepare_aarch64 >"$results/fetch.log" 2>&1 & fetch=$! ;; esac
   for kind in "$@"; do
     {
       outcome=built
-      if [ "$kind" = aarch64 ] && ! prepare_aarch64; then outcome=missing
+      if [ "$kind" = aarch64 ] && ! fetched; then outcome=missing
       elif ! build_kind "$kind"; then outcome=failed
       fi
     } >"$results/$kind.log" 2>&1
@@ -67,7 +76,7 @@ build_kinds() {
 # Runs the tests of the kind $1, headed by $2 in the table, when it is built. Writes a line "suite passed failed skipped seconds" for
 # each suite, and the reasons of skipped tests; shows what failed tests said. Under the thread sanitizer memory
 # is laid out without chance where that is allowed: Debian 12's knows not every layout of newer kernels.
-# Two jobs more than cores: two suites of those that mostly wait run beside the others.
+# Three jobs more than cores: three suites of those that mostly wait run beside the others.
 run_suites() {
   kind=$1 label=$2 folder=build-$1 layout= wanted=.
   case $kind in
@@ -93,7 +102,7 @@ run_suites() {
     [ -z "$line" ] || echo "$label$line" >>"$results/left_out"
   done <"$folder/left_out"
   echo "== $kind: testing in $folder/"
-  (cd "$folder" && $layout ctest -V -j"$(($(cores) + 2))" --timeout 600 -R "$wanted" >tests.log 2>&1) || true
+  (cd "$folder" && $layout ctest -V -j"$(($(cores) + 3))" --timeout 600 -R "$wanted" >tests.log 2>&1) || true
   awk -v label="$label" -v suites="$results/suites" -v skips="$results/skips" '
     function count(line) { sub(/.*\[  (PASSED|FAILED|SKIPPED) +\] /, "", line); return line + 0 }
     /^[0-9]+: / { test = $0; sub(/:.*/, "", test); said[test] = said[test] $0 "\n" }

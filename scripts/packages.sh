@@ -51,6 +51,7 @@ CROSS_PACKAGES="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 CROSS_SUITES="kernel_act_test kernel_grouped_test kernel_softmax_test kernel_dispatch_test kernel_dot_test kernel_gemm_test kernel_move_test
 kernel_step_test kernel_sum_test kernel_toeplitz_test kernel_window_test kernel_winograd_test kernel_wire_test
 conv_forms_test ops_test ops_norm_test ops_special_test dead_taps_test"
+CROSS_AREAS="base prof tensor kernel ops graph models" # what these suites link
 
 # Configures folder $1 with the options that follow, quietly unless it fails, and builds it, or only the targets in $targets.
 build_into() {

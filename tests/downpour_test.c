@@ -232,7 +232,6 @@ static void a_replay_fits_in_any_order(void **state) {
 
 /* ---- a planted bug -------------------------------------------------------------------------------------------------- */
 
-static const ronde__strategy *real;
 static void *bad_state;
 
 static ronde_status create_with_a_bad_rank(ronde__worker *worker, const ronde__strategy_settings *settings,
@@ -250,11 +249,7 @@ static ronde_status step_at_another_rate(void *state, const ronde__step *step, r
 }
 
 static void plant_rate(ronde__job *job) {
-  static ronde__strategy planted;
-  planted = *(real = job->strategy);
-  planted.create = create_with_a_bad_rank;
-  planted.step = step_at_another_rate;
-  job->strategy = &planted;
+  plant_strategy(job, create_with_a_bad_rank, step_at_another_rate);
   job->records_order = true;
 }
 

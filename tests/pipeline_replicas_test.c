@@ -9,7 +9,6 @@ enum { LAYERS = 6, LAYER_BYTES = 256 * 256 * 4, GRADIENT_NS = 1000000 /* weight 
 #define OPTIONS "model=mlp:256,256,256,256,256 data=synthetic:1x16x16:10:64 threads=1 lr=0.05 steps=3 batch=32 "
 #define REPLICAS OPTIONS "strategy=pipeline stages=2 micro-batches=4 workers=4 bucket-mb=0.25 sentinel=1 "
 
-static const ronde__strategy *real;
 static ronde__kernels slow;
 static bool takes_time;
 static _Thread_local ronde__time *own_time; /* of the rank in whose step the thread is */
@@ -39,13 +38,7 @@ static ronde_status step_timed(void *state, const ronde__step *step, ronde__step
   return status;
 }
 
-static void plant(ronde__job *job) {
-  static ronde__strategy planted;
-  planted = *(real = job->strategy);
-  planted.create = create_slow;
-  planted.step = step_timed;
-  job->strategy = &planted;
-}
+static void plant(ronde__job *job) { plant_strategy(job, create_slow, step_timed); }
 
 /* The longest step of any rank, in ms. */
 static double step_of(const char *options, bool computes, observed *o_out) {

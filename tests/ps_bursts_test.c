@@ -7,7 +7,6 @@
 
 enum { WORKERS = 4, LATE = 1, STEPS = 384, PERIOD = 32, BURST = 8, COMPUTE_MS = 10, LATE_MS = 20, MS = 1000000 };
 
-static const ronde__strategy *real;
 static bool in_turn; /* each worker is late in its turn */
 static uint64_t began_ns[WORKERS], ended_ns[WORKERS];
 static double staleness_mean;
@@ -29,12 +28,7 @@ static ronde_status timed_step(void *state, const ronde__step *step, ronde__step
   return RONDE_OK;
 }
 
-static void plant_times(ronde__job *job) {
-  static ronde__strategy planted;
-  planted = *(real = job->strategy);
-  planted.step = timed_step;
-  job->strategy = &planted;
-}
+static void plant_times(ronde__job *job) { plant_strategy(job, NULL, timed_step); }
 
 static void look(ronde__run *run) {
   const ronde__staleness *found = ronde__server_staleness(run->ranks[WORKERS].services[0].state);

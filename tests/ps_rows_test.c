@@ -6,6 +6,7 @@ static const char *const ways[] = {
     "workers=2 servers=2 batch=3 bucket-mb=0.001",
     "workers=3 servers=1 placement=dedicated batch=8 overlap=off",
     "workers=4 servers=3 batch=5 bucket-mb=0.015",
+    "workers=1 servers=2 placement=dedicated batch=4 bucket-mb=0.01",
 };
 
 /* Batches that leave workers without an example, and tables that are cut within a row. */

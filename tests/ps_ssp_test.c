@@ -65,7 +65,6 @@ static void nobody_leads_by_more_than_the_bound(void **state) {
 
 enum { HELD_RANK = 1, HELD_STEP = 2 };
 
-static const ronde__strategy *real;
 static struct {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
@@ -106,12 +105,7 @@ static ronde_status gate_step(void *state, const ronde__step *step, ronde__step_
 }
 
 static void plant_gate(ronde__job *job) {
-  static ronde__strategy planted;
-  real = job->strategy;
-  planted = *real;
-  planted.create = gate_create;
-  planted.step = gate_step;
-  job->strategy = &planted;
+  plant_strategy(job, gate_create, gate_step);
   job->records_order = true;
   memset(gate.through, 0, sizeof gate.through);
 }
@@ -173,11 +167,8 @@ static ronde_status late_step(void *state, const ronde__step *step, ronde__step_
   return real->step(state, step, result_out);
 }
 
-static ronde__strategy planted;
 static void plant_lateness(ronde__job *job) {
-  planted = *(real = job->strategy);
-  planted.step = late_step;
-  job->strategy = &planted;
+  plant_strategy(job, NULL, late_step);
   job->records_order = true;
 }
 

@@ -57,7 +57,6 @@ enum { SLOW_RANK = 2, SLOW_FROM = 3, SLOW_STEPS = 6, SLOW_MS = 30, SLOW_LIMIT_S 
 static struct {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
-  const ronde__strategy *real;
   void *states[3];
   int64_t done[3]; /* steps of each rank */
   int64_t ahead;   /* steps that another had made, at most, when the slow rank had yet to begin the first of them */
@@ -68,7 +67,7 @@ static struct {
 
 static inline ronde_status create_watched(ronde__worker *worker, const ronde__strategy_settings *settings,
                                           void **state_out) {
-  RONDE_TRY(watched.real->create(worker, settings, state_out));
+  RONDE_TRY(real->create(worker, settings, state_out));
   watched.states[worker->transport->rank] = *state_out;
   return RONDE_OK;
 }
@@ -88,7 +87,7 @@ static inline ronde_status watched_step(void *state, const ronde__step *step, ro
   int rank = 0;
   while (watched.states[rank] != state) ++rank;
   if (rank == SLOW_RANK && step->step >= SLOW_FROM) before_slow_step(step->step);
-  RONDE_TRY(watched.real->step(state, step, result_out));
+  RONDE_TRY(real->step(state, step, result_out));
   pthread_mutex_lock(&watched.mutex);
   watched.done[rank] = step->step;
   pthread_cond_broadcast(&watched.changed);
@@ -97,11 +96,7 @@ static inline ronde_status watched_step(void *state, const ronde__step *step, ro
 }
 
 static inline void watch(ronde__job *job) {
-  static ronde__strategy planted;
-  planted = *(watched.real = job->strategy);
-  planted.create = create_watched;
-  planted.step = watched_step;
-  job->strategy = &planted;
+  plant_strategy(job, create_watched, watched_step);
   memset(watched.done, 0, sizeof watched.done);
   watched.ahead = 0;
   watched.in_vain = false;

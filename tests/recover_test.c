@@ -7,7 +7,6 @@
 
 enum { WORKERS = 3, STEPS = 6, EXAMPLES = 48 };
 
-static const ronde__strategy *real;
 static struct {
   ronde__worker *worker;
   void *state;
@@ -85,17 +84,12 @@ static ronde_status run_or_fail(ronde__transport *transport, const ronde__kernel
 }
 
 static void plant(ronde__job *job) {
-  static ronde__strategy planted;
   static ronde__allreduce failing;
   static ronde__options options;
   options = *job->options;
   options.on_loss = RONDE__ON_LOSS_RESTART;
   job->options = &options;
-  planted = *(real = job->strategy);
-  planted.create = create_seen;
-  planted.step = step_seen;
-  planted.recover = recover_seen;
-  job->strategy = &planted;
+  plant_strategy(job, create_seen, step_seen)->recover = recover_seen;
   ring = ronde__allreduce_find("ring");
   failing = *ring;
   failing.run = run_or_fail;

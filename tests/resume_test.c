@@ -262,6 +262,11 @@ static void test_only_what_depends_on_the_workers_is_left_out(void **state) {
   check_taken(r, "workers=1", 0, "wire sentinel shard");
   check_taken(r, "strategy=ps-sync", 0, "wire sentinel=7");
   ronde__resume_close(r);
+  r = make_note(GIVEN("sparse-gradients", "off"), "", "allreduce");
+  check_taken(r, "workers=2", 0, "sparse-gradients=off");
+  check_taken(r, "workers=1", 0, "sparse-gradients");
+  check_taken(r, "workers=1 strategy=ps-sync", 0, "sparse-gradients=off");
+  ronde__resume_close(r);
 }
 
 static void test_hosts_are_those_of_the_run(void **state) {

@@ -201,7 +201,6 @@ static void test_no_fault_hangs_a_run(void **state) {
 
 /* ---- planted bugs ---- */
 
-static const ronde__strategy *real;
 static ronde__worker *workers[WORKERS];
 static void *states[WORKERS];
 
@@ -210,14 +209,6 @@ static ronde_status create_planted(ronde__worker *worker, const ronde__strategy_
   workers[worker->transport->rank] = worker;
   states[worker->transport->rank] = *state_out;
   return RONDE_OK;
-}
-
-static void plant(ronde__job *job, ronde_status (*step)(void *, const ronde__step *, ronde__step_result *)) {
-  static ronde__strategy planted;
-  planted = *(real = job->strategy);
-  planted.create = create_planted;
-  planted.step = step;
-  job->strategy = &planted;
 }
 
 static int rank_of(const void *state) {
@@ -284,9 +275,9 @@ static ronde_status step_that_waits_in_a_circle(void *state, const ronde__step *
   return real->step(state, step, result_out);
 }
 
-static void plant_order(ronde__job *job) { plant(job, step_in_order_of_arrival); }
-static void plant_lost_push(ronde__job *job) { plant(job, step_that_loses_a_push); }
-static void plant_deadlock(ronde__job *job) { plant(job, step_that_waits_in_a_circle); }
+static void plant_order(ronde__job *job) { plant_strategy(job, create_planted, step_in_order_of_arrival); }
+static void plant_lost_push(ronde__job *job) { plant_strategy(job, create_planted, step_that_loses_a_push); }
+static void plant_deadlock(ronde__job *job) { plant_strategy(job, create_planted, step_that_waits_in_a_circle); }
 
 static void check_found(const char *strategy, void (*tamper)(ronde__job *job), const char *text) {
   verdict v = sweep(strategy, 100, tamper);

@@ -294,7 +294,6 @@ static void keep_lines(void *user, ronde_log_level level, const char *line) {
   snprintf(lines + used, sizeof lines - used, "%s\n", line);
 }
 
-static const ronde__strategy *real;
 static ronde__transport *of_rank_0;
 static void *state_of_rank_0;
 
@@ -319,16 +318,8 @@ static ronde_status step_with_a_planted_failure(void *state, const ronde__step *
   return real->step(state, step, result_out);
 }
 
-static void plant(ronde__job *job, ronde_status (*step)(void *, const ronde__step *, ronde__step_result *)) {
-  static ronde__strategy planted;
-  planted = *(real = job->strategy);
-  planted.create = create_planted;
-  planted.step = step;
-  job->strategy = &planted;
-}
-
-static void plant_deadlock(ronde__job *job) { plant(job, step_with_a_planted_deadlock); }
-static void plant_failure(ronde__job *job) { plant(job, step_with_a_planted_failure); }
+static void plant_deadlock(ronde__job *job) { plant_strategy(job, create_planted, step_with_a_planted_deadlock); }
+static void plant_failure(ronde__job *job) { plant_strategy(job, create_planted, step_with_a_planted_failure); }
 
 static ronde_status sim_planted(const char *options, void (*tamper)(ronde__job *job)) {
   char all[256];

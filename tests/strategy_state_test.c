@@ -240,7 +240,6 @@ static void test_others_go_on_with_a_local_run_and_it_with_theirs(void **state) 
 
 enum { PLANTED_WORKERS = 2 };
 
-static const ronde__strategy *real;
 static struct planted {
   ronde__worker *worker;
   void *state;
@@ -270,14 +269,9 @@ static json_t *planted_note(const void *state) {
 
 static void plant(ronde__job *job) {
   static const char *const arrays[] = {"steps_made", NULL};
-  static ronde__strategy planted;
-  real = job->strategy;
-  planted = *real;
-  planted.create = planted_create;
-  planted.step = planted_step;
-  planted.arrays = arrays;
-  planted.note = planted_note;
-  job->strategy = &planted;
+  ronde__strategy *planted = plant_strategy(job, planted_create, planted_step);
+  planted->arrays = arrays;
+  planted->note = planted_note;
 }
 
 static void test_a_strategy_gets_back_what_it_adds(void **state) {

@@ -99,6 +99,16 @@ extern ronde_status (*observe_on)(int n_ranks, ronde__transport **transports_out
 observed observe(const char *options, const ronde_source *source, ronde_model_fn model,
                  void (*tamper)(ronde__job *job));
 
+/* The strategy of the job before a test has planted its own functions, which call it. */
+extern const ronde__strategy *real;
+
+/* For a tamper function: the job's strategy, but with these functions; NULL: its own. The test may change more of it. */
+ronde__strategy *plant_strategy(ronde__job *job,
+                                ronde_status (*create)(ronde__worker *worker, const ronde__strategy_settings *settings,
+                                                       void **state_out),
+                                ronde_status (*step)(void *state, const ronde__step *step,
+                                                     ronde__step_result *result_out));
+
 /* Ranks in virtual time over these links, for observe_on. */
 extern ronde__sim_options virtual_links;
 ronde_status make_virtual(int n_ranks, ronde__transport **transports_out);

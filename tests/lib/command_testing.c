@@ -21,7 +21,9 @@ int run(const char *format, ...) {
 }
 
 void check_run(int expected, int code) {
-  if (code != expected) fail_msg("exit %d instead of %d:\n%s", code, expected, said);
+  if (code == expected) return;
+  fprintf(stderr, "%s\n", said); /* whole: fail_msg() cuts it off */
+  fail_msg("exit %d instead of %d", code, expected);
 }
 
 void check_says(const char *text) {
