@@ -138,8 +138,9 @@ class Run:
         return code if code is None or code >= 0 else 128 - code
 
     def next_step(self, noticed):
-        """When the first step behind the fault's first word was printed."""
-        return next((t for t, line in self.lines if noticed and t > noticed and re.match(r"step \d+/", line)), None)
+        """When the first step behind the fault's first word was printed; of a run that starts again, then."""
+        again = next((t for t, line in self.lines if noticed and t >= noticed and "restart 1 of at most" in line), noticed)
+        return next((t for t, line in self.lines if again and t > again and re.match(r"step \d+/", line)), None)
 
     def first_word(self):
         """The first error or warning behind the fault: when it came, and all such lines."""
