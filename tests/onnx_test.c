@@ -178,7 +178,9 @@ static void test_files_of_others(void **state) {
                                       "torch-newer-heads",
                                       "torch-newer-masked",
                                       "torch-newer-open-gpt",
-                                      "torch-newer-open-heads"};
+                                      "torch-newer-open-heads",
+                                      "torch-open-masks",
+                                      "torch-newer-open-masks"};
   need_onnx();
   for (size_t i = 0; i < RONDE__COUNT(names); i++) check_file(names[i]);
 }

@@ -215,6 +215,7 @@ static ronde_status prepare(ronde__onnx *file) {
   find_buffers(file);
   find_needed(file);
   RONDE_TRY(check_operators(file));
+  RONDE_TRY(ronde__onnx_find_masks(file));
   RONDE_TRY(check_order(file));
   RONDE_TRY(ronde__onnx_find_vocabularies(file));
   file->head = find_head(file);
@@ -316,6 +317,7 @@ void ronde__onnx_close(ronde__onnx *file) {
   ronde__free(file->names);
   ronde__free(file->constants);
   ronde__free(file->is_buffer);
+  ronde__free(file->is_mask);
   ronde__free(file->n_readers);
   ronde__free(file->reader);
   ronde__free(file->producer);

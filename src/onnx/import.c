@@ -164,7 +164,8 @@ static ronde_tensor *build(const ronde__onnx *file, ronde_graph *graph, ronde_te
     if (file->constants[i])
       im.values[i] = (ronde__onnx_value){.kind = RONDE__ONNX_CONSTANT,
                                          .constant = file->constants[i],
-                                         .fixed = file->producer[i] >= 0 || file->is_buffer[i]};
+                                         .fixed = file->producer[i] >= 0 || file->is_buffer[i] || file->is_mask[i],
+                                         .mask = file->is_mask[i]};
   ronde_status status = file->lead ? set_inputs(&im, x) : cut_input(&im, x);
   if (status == RONDE_OK) status = build_nodes(&im);
   const ronde_tensor *y = status == RONDE_OK ? im.values[file->output].x : NULL;

@@ -77,6 +77,7 @@ typedef struct ronde__onnx_value {
   const ronde_tensor *x;
   const Onnx__TensorProto *constant;   /* CONSTANT, */
   bool fixed;                          /* whose values no training changes, */
+  bool mask;                           /* which is_mask, */
   bool transposed;                     /* of a matrix; of a TENSOR that only a product reads, its last two dimensions */
   int n;                               /* SIZES, SEQUENCE: a list of so many, */
   bool is_scalar;                      /* or one by itself; PADDING to SEEN: dims of an example in the file, */
@@ -147,6 +148,7 @@ struct ronde__onnx {
   int n_names, n_nodes, n_weights;
   const Onnx__TensorProto **constants; /* [n_names]; NULL: none of this name */
   bool *is_buffer;                     /* [n_names]: an initializer that its exporter says is a buffer */
+  bool *is_mask;                       /* [n_names]: one that is a mask, by what it holds or by who reads it */
   int *n_readers;                      /* [n_names]: nodes that the output needs, and the file's output */
   int *reader;                         /* [n_names]: the last of these nodes */
   int *producer;                       /* [n_names]: node; -1: none */
@@ -278,6 +280,11 @@ ronde_status ronde__onnx_find_vocabularies(ronde__onnx *file);
 
 /* Once all dimensions have a size: builds the network, and notes its weights. */
 ronde_status ronde__onnx_settle(ronde__onnx *file);
+
+/* ---- masks.c ---- */
+
+/* Sets file->is_mask. Reads the initializers that may be triangles; fails where they cannot be read, or for want of memory. */
+ronde_status ronde__onnx_find_masks(ronde__onnx *file);
 
 /* ---- value_names.c ---- */
 

@@ -536,7 +536,7 @@ static bool reads_known(const ronde__onnx_import *im, const ronde__onnx_node *no
   const ronde__onnx_value *first = ronde__onnx_in(im, node, 0);
   for (int i = 0; i < node->n_in; i++) {
     const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
-    if (value && value->kind == RONDE__ONNX_KNOWN) return true;
+    if (value && (value->kind == RONDE__ONNX_KNOWN || value->mask)) return true;
   }
   if (first && first->kind == RONDE__ONNX_NUMBER) return expands;
   if (!first || first->kind != RONDE__ONNX_CONSTANT) return first && first->kind == RONDE__ONNX_SIZES;

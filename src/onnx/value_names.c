@@ -37,6 +37,7 @@ ronde_status ronde__onnx_list_names(ronde__onnx *file) {
   file->n_names = kept;
   RONDE__ALLOC(file->constants, (size_t)kept * sizeof *file->constants, file->path);
   RONDE__ALLOC(file->is_buffer, (size_t)kept * sizeof *file->is_buffer, file->path);
+  RONDE__ALLOC(file->is_mask, (size_t)kept * sizeof *file->is_mask, file->path);
   RONDE__ALLOC(file->n_readers, (size_t)kept * sizeof *file->n_readers, file->path);
   RONDE__ALLOC(file->reader, (size_t)kept * sizeof *file->reader, file->path);
   RONDE__ALLOC(file->producer, (size_t)kept * sizeof *file->producer, file->path);

@@ -223,6 +223,34 @@ class Causal(nn.Module):
         return self.fc(self.encoder(y, mask=mask, is_causal=True))
 
 
+class Masks(nn.Module):
+    """Attention whose causal mask is a buffer of floats: what is filled, what is added, and what is chosen by truths."""
+
+    def __init__(self, width=8):
+        super().__init__()
+        self.embed, self.fc = nn.Embedding(VOCABULARY, width), nn.Linear(width, VOCABULARY)
+        self.layers = nn.ModuleList(nn.Linear(width, 3 * width) for _ in range(3))
+        self.register_buffer("mask", torch.tril(torch.ones(2 * STEPS, 2 * STEPS))[None])
+
+    def draw(self):
+        return [tokens()], torch.randint(0, VOCABULARY, (BATCH, STEPS))
+
+    def forward(self, x):
+        x = self.embed(x)
+        mask = self.mask[:, :x.shape[1], :x.shape[1]]
+        for i, layer in enumerate(self.layers):
+            query, key, value = layer(x).chunk(3, dim=2)
+            scores = query @ key.transpose(1, 2)
+            if i == 0:
+                scores = scores.masked_fill(mask == 0, float("-inf"))
+            elif i == 1:
+                scores = scores + (1 - mask) * -1e9
+            else:
+                scores = torch.where(mask.bool(), scores, -1e9)
+            x = x + scores.softmax(2) @ value
+        return self.fc(x)
+
+
 class Translator(nn.Module):
     """PyTorch's whole transformer, of two sequences: padding of the first one, and a causal mask of the second one."""
 
@@ -333,10 +361,11 @@ KINDS = {"torch-resnet": Net, "torch-attention": Attention, "torch-windows": Win
          "torch-lstm": lambda: Recurrent(nn.LSTM), "torch-lstms": lambda: Recurrent(nn.LSTM, num_layers=2, bidirectional=True),
          "torch-grus": lambda: Recurrent(nn.GRU, num_layers=2, bidirectional=True)}
 OPEN = {"torch-open-encoder": lambda: Encoder(most=16), "torch-open-causal": Causal, "torch-open-translator": Translator, "torch-open-gpt": Decoder,
-        "torch-open-lstms": KINDS["torch-lstms"], "torch-open-series": Series}
+        "torch-open-lstms": KINDS["torch-lstms"], "torch-open-series": Series, "torch-open-masks": Masks}
 NEWER = {"torch-buffers": (Buffers, 20), "torch-newer-resnet": (Net, 20), "torch-newer-gpt": (Decoder, 20), "torch-newer-causal": (Causal, 20),
          "torch-newer-encoder": (Encoder, 20), "torch-newer-series": (Series, 20), "torch-newer-heads": (Series, 23),
-         "torch-newer-masked": (Causal, 23), "torch-newer-open-gpt": (Decoder, 20), "torch-newer-open-heads": (Series, 23)}
+         "torch-newer-masked": (Causal, 23), "torch-newer-open-gpt": (Decoder, 20), "torch-newer-open-heads": (Series, 23),
+         "torch-newer-open-masks": (Masks, 20)}
 for name, kind in {**KINDS, **OPEN, **{name: kind for name, (kind, _) in NEWER.items()}}.items():
     if name in (sys.argv[2:] or [name]):
         torch.manual_seed(1)
