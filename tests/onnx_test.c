@@ -180,7 +180,8 @@ static void test_files_of_others(void **state) {
                                       "torch-newer-open-gpt",
                                       "torch-newer-open-heads",
                                       "torch-open-masks",
-                                      "torch-newer-open-masks"};
+                                      "torch-newer-open-masks",
+                                      "torch-newer-windows"};
   need_onnx();
   for (size_t i = 0; i < RONDE__COUNT(names); i++) check_file(names[i]);
 }

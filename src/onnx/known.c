@@ -170,7 +170,23 @@ static bool common_dims(const known *const *in, int n, int *rank_out, int64_t di
 
 /* ---- arithmetic ---- */
 
-typedef enum kind { ADD, SUBTRACT, MULTIPLY, DIVIDE, REST, FMOD, POWER, SAME, LESS, MORE, BOTH, EITHER, ONE } kind;
+typedef enum kind {
+  ADD,
+  SUBTRACT,
+  MULTIPLY,
+  DIVIDE,
+  REST,
+  FMOD,
+  POWER,
+  LARGEST,
+  SMALLEST,
+  SAME,
+  LESS,
+  MORE,
+  BOTH,
+  EITHER,
+  ONE
+} kind;
 
 static double calculate(kind kind, double a, double b, bool integers) {
   switch (kind) {
@@ -181,6 +197,8 @@ static double calculate(kind kind, double a, double b, bool integers) {
   case REST: return b != 0 ? a - floor(a / b) * b : 0;
   case FMOD: return b != 0 ? fmod(a, b) : 0;
   case POWER: return pow(a, b);
+  case LARGEST: return fmax(a, b);
+  case SMALLEST: return fmin(a, b);
   case SAME: return a == b;
   case LESS: return a < b;
   case MORE: return a > b;
@@ -205,6 +223,13 @@ static known *pair(ronde__onnx_import *im, const known *const *in, kind kind) {
   known *y = a && b ? make(im, rank, dims, integers || kind >= SAME) : NULL;
   for (int64_t i = 0; y && i < y->n; i++)
     y->values[i] = rounded(calculate(kind, a->values[i], b->values[i], integers), y->integers);
+  return y;
+}
+
+/* Of one array or more. */
+static const known *extreme(ronde__onnx_import *im, const ronde__onnx_node *node, const known *const *in, kind kind) {
+  const known *y = in[0];
+  for (int i = 1; i < node->n_in && y; i++) y = pair(im, (const known *[]){y, in[i]}, kind);
   return y;
 }
 
@@ -469,6 +494,8 @@ typedef enum other {
   SLICE,
   GATHER,
   CONCAT,
+  MOST,
+  LEAST,
   RANGE,
   FILL,
   SCATTER
@@ -507,6 +534,8 @@ static const struct {
     {"Slice", OTHER, SLICE, 3},
     {"Gather", OTHER, GATHER, 2},
     {"Concat", OTHER, CONCAT, 1},
+    {"Max", OTHER, MOST, 1},
+    {"Min", OTHER, LEAST, 1},
     {"Range", OTHER, RANGE, 3},
     {"ConstantOfShape", OTHER, FILL, 1},
     {"ScatterND", OTHER, SCATTER, 3},
@@ -525,6 +554,8 @@ static const known *other_act(ronde__onnx_import *im, const ronde__onnx_node *no
   case SLICE: return slice(im, in);
   case GATHER: return gather(im, node, in[0], in[1]);
   case CONCAT: return concat(im, node, in);
+  case MOST: return extreme(im, node, in, LARGEST);
+  case LEAST: return extreme(im, node, in, SMALLEST);
   case RANGE: return range(im, in);
   case FILL: return constant_of_shape(im, node, in[0]);
   default: return scatter(im, node, in);
@@ -595,12 +626,13 @@ bool ronde__onnx_evaluate(ronde__onnx_import *im, const ronde__onnx_node *node) 
   if (k == RONDE__COUNT(acts) || node->n_in < acts[k].least || node->n_in > MAX_IN || !out) return false;
   bool casts = acts[k].act == OTHER && acts[k].what == CAST; /* of another input the type alone counts */
   bool expands = acts[k].act == OTHER && acts[k].what == EXPAND;
+  bool takes_all = acts[k].act == OTHER && (acts[k].what == CONCAT || acts[k].what == MOST || acts[k].what == LEAST);
   if (!reads_known(im, node, casts, expands)) return false;
   for (int i = 0; i < (casts ? 1 : node->n_in); i++) {
     const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
     if (value) in[i] = acts[k].act == PAIR || expands ? operand_of(im, value) : ronde__onnx_known_of(im, value);
     if (value && !in[i]) return false;
-    if (!value && i < acts[k].least) return false;
+    if (!value && (i < acts[k].least || takes_all)) return false;
   }
   switch (acts[k].act) {
   case PAIR:

@@ -209,14 +209,12 @@ static ronde_status gather_many(ronde__onnx_import *im, const ronde__onnx_node *
   return *y_out ? RONDE_OK : ronde_graph_status(im->graph);
 }
 
-static ronde_status gather_places(ronde__onnx_import *im, const ronde__onnx_node *node, places *p) {
-  const ronde_tensor *x;
-  ronde__onnx_place place = {0};
+/* x at places p of an axis. */
+static ronde_status gather_places(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor *x,
+                                  ronde__onnx_place place, int64_t axis, places *p) {
   ronde__shape own = {0}, to = {0};
   enum { MAX_STRETCHES = 16 };
-  int64_t axis = ronde__onnx_attr_int(node, "axis", 0);
   int dim;
-  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
   own.rank = ronde_tensor_dims(x, own.dim);
   RONDE_TRY(ronde__onnx_axis(im, node, axis, &place, &dim));
   if (own.rank - 1 + p->dims.rank > RONDE_MAX_RANK) return ronde__onnx_fail(im, node, "it has too many dimensions");
@@ -243,12 +241,59 @@ static ronde_status gather_places(ronde__onnx_import *im, const ronde__onnx_node
   return ronde__onnx_set_place(im, node, 0, reshapes ? ronde_reshape(x, to.rank, to.dim) : x, &place);
 }
 
-ronde_status ronde__onnx_gather_tensor(ronde__onnx_import *im, const ronde__onnx_node *node) {
+/* Indices [...,K] into the first K dimensions, which become one, and the indices places in it. */
+static ronde_status flatten_indices(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor **x,
+                                    ronde__onnx_place *place, places *p) {
+  ronde__shape own = {0};
+  own.rank = ronde_tensor_dims(*x, own.dim);
+  const int64_t k = p->dims.rank ? p->dims.dim[p->dims.rank - 1] : 0;
+  const bool reaches_batch = place->at != RONDE__ONNX_ALIKE && place->at < k;
+  if (k < 1 || k > own.rank || reaches_batch || ronde__onnx_attr_int(node, "batch_dims", 0))
+    return ronde__onnx_fail(im, node, "its indices are not into dimensions in front of the batch");
+  p->dims.rank--;
+  p->n /= (int)k;
+  for (int i = 0; i < p->n; i++) {
+    int64_t flat = 0;
+    for (int64_t d = 0; d < k; d++) {
+      int64_t at = p->at[i * k + d];
+      if (at < 0 && at >= -own.dim[d]) at += own.dim[d];
+      if (at < 0 || at >= own.dim[d]) return ronde__onnx_fail(im, node, "an index is not there");
+      flat = flat * own.dim[d] + at;
+    }
+    p->at[i] = flat;
+  }
+  if (k == 1) return RONDE_OK;
+  int64_t merged[RONDE_MAX_RANK] = {1};
+  for (int d = 0; d < own.rank; d++) merged[d < k ? 0 : d - k + 1] = d < k ? merged[0] * own.dim[d] : own.dim[d];
+  RONDE_TRY(name_next(im, node));
+  *x = ronde_reshape(*x, own.rank - (int)k + 1, merged);
+  place->rank -= (int)k - 1;
+  if (place->at != RONDE__ONNX_ALIKE) place->at -= (int)k - 1;
+  return *x ? RONDE_OK : ronde_graph_status(im->graph);
+}
+
+static ronde_status gather_from(ronde__onnx_import *im, const ronde__onnx_node *node, bool flattens, places *p) {
+  const ronde_tensor *x;
+  ronde__onnx_place place = {0};
+  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
+  if (flattens) RONDE_TRY(flatten_indices(im, node, &x, &place, p));
+  return gather_places(im, node, x, place, flattens ? 0 : ronde__onnx_attr_int(node, "axis", 0), p);
+}
+
+static ronde_status gather_tensor(ronde__onnx_import *im, const ronde__onnx_node *node, bool flattens) {
   places p = {0};
   ronde_status status = read_places(im, node, ronde__onnx_in(im, node, 1), &p);
-  if (status == RONDE_OK) status = gather_places(im, node, &p);
+  if (status == RONDE_OK) status = gather_from(im, node, flattens, &p);
   ronde__free(p.at);
   return status;
+}
+
+ronde_status ronde__onnx_gather_tensor(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  return gather_tensor(im, node, false);
+}
+
+ronde_status ronde__onnx_op_gather_nd(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  return gather_tensor(im, node, true);
 }
 
 /* ---- padding ---- */

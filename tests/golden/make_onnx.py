@@ -660,6 +660,15 @@ def bad():
                    helper.make_node("SequenceAt", ["parts", n.constant("two", 2)], ["b"], name="take")]
     put("sequence-at", n.model(), "SequenceAt take: there is no such piece of 2")
 
+    n = linear("b")
+    n.nodes[:0] = [helper.make_node("Concat", [n.constant("sizes", [-1, 5]), ""], ["all"], name="join", axis=0),
+                   helper.make_node("Reshape", ["input", "all"], ["b"], name="shape")]
+    put("left-out", n.model(), "Concat join: input 1 is not a list of up to 8 integers that follows from the file alone")
+
+    n = linear("b")
+    n.nodes[:0] = [helper.make_node("GatherND", ["input", n.constant("at", [[0]])], ["b"], name="pick")]
+    put("gather-nd", n.model(), "GatherND pick: its indices are not into dimensions in front of the batch")
+
     model = linear().model()
     model.opset_import[0].version = 99
     put("opset", model, "its opset is 99")

@@ -307,9 +307,12 @@ def numbers(values):
 
 
 def forget_sources(path):
-    """Of where the exporter's machine has PyTorch and this script, which the newer one writes beside each node."""
+    """Of where nodes come from, and where the exporter's machine has PyTorch and this script, which the newer one writes
+    beside each node."""
     model = onnx.load(path)
-    for at in [*model.graph.node, *model.graph.input, *model.graph.output, *model.graph.value_info]:
+    for node in model.graph.node:
+        del node.metadata_props[:]
+    for at in [*model.graph.input, *model.graph.output, *model.graph.value_info]:
         kept = [p for p in at.metadata_props if "stack_trace" not in p.key]
         del at.metadata_props[:]
         at.metadata_props.extend(kept)
@@ -365,7 +368,7 @@ OPEN = {"torch-open-encoder": lambda: Encoder(most=16), "torch-open-causal": Cau
 NEWER = {"torch-buffers": (Buffers, 20), "torch-newer-resnet": (Net, 20), "torch-newer-gpt": (Decoder, 20), "torch-newer-causal": (Causal, 20),
          "torch-newer-encoder": (Encoder, 20), "torch-newer-series": (Series, 20), "torch-newer-heads": (Series, 23),
          "torch-newer-masked": (Causal, 23), "torch-newer-open-gpt": (Decoder, 20), "torch-newer-open-heads": (Series, 23),
-         "torch-newer-open-masks": (Masks, 20)}
+         "torch-newer-open-masks": (Masks, 20), "torch-newer-windows": (Windows, 20)}
 for name, kind in {**KINDS, **OPEN, **{name: kind for name, (kind, _) in NEWER.items()}}.items():
     if name in (sys.argv[2:] or [name]):
         torch.manual_seed(1)
