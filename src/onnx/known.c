@@ -1,56 +1,16 @@
 /* Arrays that follow from the file alone: masks, tables of indices, and the sizes that exporters compute them from. Nodes that
  * read nothing else are evaluated while the network is built. */
-#include "onnx/import.h"
+#include "onnx/known.h"
 
 #include <math.h>
 #include <string.h>
 
-typedef ronde__onnx_known known;
-
-/* Of one array, and of all of a building: a file does not get memory for what it merely claims. */
-enum { MAX_ELEMS = 1 << 20, MAX_ALL = 1 << 23, MAX_RANK = RONDE__ONNX_MAX_SIZES };
-
 /* A number that stands for "to the end" in a file may be larger; it still lies behind every end. */
 static const int64_t FAR = INT64_C(1) << 53;
-
-bool ronde__onnx_is_alike(const known *array, double value) {
-  for (int64_t i = 0; i < array->n; i++)
-    if (array->values[i] != value) return false;
-  return true;
-}
 
 bool ronde__onnx_are_zeros(const ronde__onnx_value *value) {
   if (value->kind == RONDE__ONNX_NUMBER) return value->number == 0;
   return value->kind == RONDE__ONNX_KNOWN && ronde__onnx_is_alike(value->known, 0);
-}
-
-/* NULL: it is too large here, or has a size below 0. */
-static known *make(ronde__onnx_import *im, int rank, const int64_t *dims, bool integers) {
-  int64_t n = 1;
-  if (rank > MAX_RANK) return NULL;
-  for (int d = 0; d < rank; d++)
-    if (dims[d] < 0 || dims[d] > MAX_ELEMS || (n *= dims[d]) > MAX_ELEMS) return NULL;
-  if (im->n_known + n > MAX_ALL) return NULL;
-  known *array = ronde__alloc(sizeof *array + (size_t)n * sizeof *array->values);
-  if (!array) return NULL;
-  *array = (known){.next = im->known, .integers = integers, .rank = rank, .n = n};
-  if (rank) memcpy(array->dim, dims, (size_t)rank * sizeof *dims);
-  im->known = array;
-  im->n_known += n;
-  return array;
-}
-
-known *ronde__onnx_make_known(ronde__onnx_import *im, int rank, const int64_t *dims) {
-  known *array = make(im, rank, dims, false);
-  for (int64_t i = 0; array && i < array->n; i++) array->values[i] = 0;
-  return array;
-}
-
-void ronde__onnx_release_known(ronde__onnx_import *im) {
-  for (known *next; im->known; im->known = next) {
-    next = im->known->next;
-    ronde__free(im->known);
-  }
 }
 
 /* ---- what inputs hold ---- */
@@ -58,7 +18,7 @@ void ronde__onnx_release_known(ronde__onnx_import *im) {
 static double bounded(int64_t value) { return (double)ronde__max(-FAR, ronde__min(FAR, value)); }
 
 static known *of_sizes(ronde__onnx_import *im, const ronde__onnx_value *value) {
-  known *array = make(im, !value->is_scalar, (int64_t[]){value->n}, true);
+  known *array = ronde__known_make(im, !value->is_scalar, (int64_t[]){value->n}, true);
   for (int i = 0; i < value->n && array; i++) {
     if (ronde__onnx_batches(value->size[i])) return NULL;
     array->values[i] = bounded(value->size[i]);
@@ -95,7 +55,7 @@ static known *of_constant(ronde__onnx_import *im, const ronde__onnx_value *value
   bool integers = has_integers(tensor), floats = tensor->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT;
   if (value->transposed || !(integers || (floats && (value->fixed || tensor->n_dims == 0)))) return NULL;
   if (tensor->n_dims > MAX_RANK) return NULL;
-  known *array = make(im, (int)tensor->n_dims, tensor->dims, integers);
+  known *array = ronde__known_make(im, (int)tensor->n_dims, tensor->dims, integers);
   if (!array || (floats && array->n == 0)) return NULL;
   return (integers ? read_integers(tensor, array) : read_floats(im->file, tensor, array)) ? array : NULL;
 }
@@ -112,47 +72,13 @@ const known *ronde__onnx_known_of(ronde__onnx_import *im, const ronde__onnx_valu
 
 /* A number takes the dims of what it meets. */
 static const known *operand_of(ronde__onnx_import *im, const ronde__onnx_value *value) {
-  known *array = value->kind == RONDE__ONNX_NUMBER ? make(im, 0, NULL, false) : NULL;
+  known *array = value->kind == RONDE__ONNX_NUMBER ? ronde__known_make(im, 0, NULL, false) : NULL;
   if (value->kind != RONDE__ONNX_NUMBER) return ronde__onnx_known_of(im, value);
   if (array) array->values[0] = value->number;
   return array;
 }
 
-/* ---- walking ---- */
-
-/* Elements in the steps of `step` over dims [rank], which begin at `first`. */
-static void copy_steps(const known *from, int64_t first, const int64_t *step, known *to) {
-  int64_t at[MAX_RANK] = {0}, place = first;
-  for (int64_t i = 0; i < to->n; i++) {
-    to->values[i] = from->values[place];
-    for (int d = to->rank - 1; d >= 0; d--) {
-      place += step[d];
-      if (++at[d] < to->dim[d]) break;
-      place -= step[d] * to->dim[d];
-      at[d] = 0;
-    }
-  }
-}
-
-static void steps_of(const known *array, int64_t step_out[MAX_RANK]) {
-  int64_t step = 1;
-  for (int d = array->rank - 1; d >= 0; d--) step_out[d] = step, step *= array->dim[d];
-}
-
-/* The array with the dims of a larger one, as in arithmetic. NULL: it does not fit. */
-static const known *spread(ronde__onnx_import *im, const known *array, int rank, const int64_t *dims) {
-  int64_t own[MAX_RANK], step[MAX_RANK] = {0};
-  int skip = rank - array->rank;
-  if (skip < 0) return NULL;
-  steps_of(array, own);
-  for (int d = 0; d < array->rank; d++) {
-    if (array->dim[d] != 1 && array->dim[d] != dims[d + skip]) return NULL;
-    step[d + skip] = array->dim[d] == 1 ? 0 : own[d];
-  }
-  known *y = make(im, rank, dims, array->integers);
-  if (y && array->n) copy_steps(array, 0, step, y);
-  return y;
-}
+/* ---- arithmetic ---- */
 
 /* Dims that all of n arrays can be spread to; false: there are none. */
 static bool common_dims(const known *const *in, int n, int *rank_out, int64_t dims_out[MAX_RANK]) {
@@ -167,8 +93,6 @@ static bool common_dims(const known *const *in, int n, int *rank_out, int64_t di
   }
   return true;
 }
-
-/* ---- arithmetic ---- */
 
 typedef enum kind {
   ADD,
@@ -219,8 +143,8 @@ static known *pair(ronde__onnx_import *im, const known *const *in, kind kind) {
   int rank;
   bool integers = in[0]->integers && in[1]->integers;
   if (!common_dims(in, 2, &rank, dims)) return NULL;
-  const known *a = spread(im, in[0], rank, dims), *b = spread(im, in[1], rank, dims);
-  known *y = a && b ? make(im, rank, dims, integers || kind >= SAME) : NULL;
+  const known *a = ronde__known_spread(im, in[0], rank, dims), *b = ronde__known_spread(im, in[1], rank, dims);
+  known *y = a && b ? ronde__known_make(im, rank, dims, integers || kind >= SAME) : NULL;
   for (int64_t i = 0; y && i < y->n; i++)
     y->values[i] = rounded(calculate(kind, a->values[i], b->values[i], integers), y->integers);
   return y;
@@ -237,15 +161,15 @@ static known *choose(ronde__onnx_import *im, const known *const *in) {
   int64_t dims[MAX_RANK];
   int rank;
   if (!common_dims(in, 3, &rank, dims)) return NULL;
-  const known *c = spread(im, in[0], rank, dims), *a = spread(im, in[1], rank, dims),
-              *b = spread(im, in[2], rank, dims);
-  known *y = c && a && b ? make(im, rank, dims, in[1]->integers && in[2]->integers) : NULL;
+  const known *c = ronde__known_spread(im, in[0], rank, dims), *a = ronde__known_spread(im, in[1], rank, dims),
+              *b = ronde__known_spread(im, in[2], rank, dims);
+  known *y = c && a && b ? ronde__known_make(im, rank, dims, in[1]->integers && in[2]->integers) : NULL;
   for (int64_t i = 0; y && i < y->n; i++) y->values[i] = c->values[i] != 0 ? a->values[i] : b->values[i];
   return y;
 }
 
 static known *copy(ronde__onnx_import *im, const known *x, bool integers) {
-  known *y = make(im, x->rank, x->dim, integers);
+  known *y = ronde__known_make(im, x->rank, x->dim, integers);
   if (y && x->n) memcpy(y->values, x->values, (size_t)x->n * sizeof *y->values);
   return y;
 }
@@ -271,173 +195,13 @@ static known *unary(ronde__onnx_import *im, const known *x, const char *type) {
   return y;
 }
 
-/* ---- shapes ---- */
-
-/* The array in dims, one of which may be -1, and those of 0 are as before. */
-static known *reshape(ronde__onnx_import *im, const ronde__onnx_node *node, const known *x, const known *to) {
-  int64_t dims[MAX_RANK], product = 1;
-  int open = -1;
-  bool zeros = ronde__onnx_attr_int(node, "allowzero", 0) != 0;
-  if (to->n > MAX_RANK) return NULL;
-  for (int64_t d = 0; d < to->n; d++) {
-    dims[d] = (int64_t)to->values[d];
-    if (dims[d] == 0 && !zeros) dims[d] = d < x->rank ? x->dim[d] : -2;
-    if (dims[d] == -1 && open < 0) open = (int)d;
-    else if (dims[d] < 0 || dims[d] > MAX_ELEMS || (product *= dims[d]) > MAX_ELEMS) return NULL;
-  }
-  if (open >= 0 && (product == 0 || x->n % product)) return NULL;
-  if (open >= 0) dims[open] = x->n / product;
-  else if (product != x->n) return NULL;
-  known *y = make(im, (int)to->n, dims, x->integers);
-  if (y && x->n) memcpy(y->values, x->values, (size_t)x->n * sizeof *y->values);
-  return y;
-}
-
-static known *transpose(ronde__onnx_import *im, const ronde__onnx_node *node, const known *x) {
-  size_t n;
-  const int64_t *perm = ronde__onnx_attr_ints(node, "perm", &n);
-  int64_t own[MAX_RANK], step[MAX_RANK], dims[MAX_RANK];
-  unsigned seen = 0;
-  if (perm && n != (size_t)x->rank) return NULL;
-  steps_of(x, own);
-  for (int d = 0; d < x->rank; d++) {
-    int64_t from = perm ? perm[d] : x->rank - 1 - d;
-    if (from < 0 || from >= x->rank || seen >> from & 1) return NULL;
-    seen |= 1u << from;
-    dims[d] = x->dim[from];
-    step[d] = own[from];
-  }
-  known *y = make(im, x->rank, dims, x->integers);
-  if (y && y->n) copy_steps(x, 0, step, y);
-  return y;
-}
-
-/* Dimensions of 1 come or go at the axes of input 1, or of the attribute of older opsets. */
-static known *squeeze(ronde__onnx_import *im, const ronde__onnx_node *node, const known *x, const known *list,
-                      bool away) {
-  size_t n;
-  const int64_t *given = ronde__onnx_attr_ints(node, "axes", &n);
-  int64_t dims[MAX_RANK];
-  unsigned axes = 0;
-  if (!given) n = list ? (size_t)list->n : 0;
-  if (n > MAX_RANK) return NULL;
-  int rank = away ? x->rank : x->rank + (int)n, kept = 0, from = 0;
-  for (size_t i = 0; i < n; i++) {
-    int64_t axis = given ? given[i] : (int64_t)list->values[i];
-    if (axis < 0) axis += rank;
-    if (axis < 0 || axis >= rank || axes >> axis & 1) return NULL;
-    axes |= 1u << axis;
-  }
-  if (rank > MAX_RANK) return NULL;
-  for (int d = 0; d < rank; d++) {
-    bool named = axes >> d & 1;
-    if (!away) dims[kept++] = named ? 1 : x->dim[from++];
-    else if (n ? named : x->dim[d] == 1) {
-      if (x->dim[d] != 1) return NULL;
-    } else dims[kept++] = x->dim[d];
-  }
-  known *y = make(im, kept, dims, x->integers);
-  if (y && x->n) memcpy(y->values, x->values, (size_t)x->n * sizeof *y->values);
-  return y;
-}
-
-/* Not to fewer elements than there are: sizes of 1 leave a dimension as it is. */
-static const known *expand(ronde__onnx_import *im, const known *x, const known *to) {
-  int64_t dims[MAX_RANK];
-  int rank = x->rank > to->n ? x->rank : (int)to->n;
-  if (rank > MAX_RANK) return NULL;
-  for (int d = 0; d < rank; d++) {
-    int own = d - (rank - x->rank), wanted = d - (rank - (int)to->n);
-    int64_t size = wanted >= 0 ? (int64_t)to->values[wanted] : 1;
-    dims[d] = size == 1 && own >= 0 ? x->dim[own] : size;
-  }
-  return spread(im, x, rank, dims);
-}
-
-/* ---- parts ---- */
-
-/* An end of a slice inside [least, most]. */
-static int64_t end_inside(double at, int64_t n, int64_t least, int64_t most) {
-  if (at < 0) at = at + (double)n < 0 ? -1 : at + (double)n;
-  return ronde__max(least, ronde__min(most, (int64_t)at));
-}
-
-/* Starts, ends, axes and steps are inputs 1 to 4. */
-static known *slice(ronde__onnx_import *im, const known *const *in) {
-  const known *x = in[0];
-  int64_t dims[MAX_RANK], step[MAX_RANK], first = 0, own[MAX_RANK];
-  if (!in[1] || !in[2] || in[1]->n != in[2]->n) return NULL;
-  if ((in[3] && in[3]->n != in[1]->n) || (in[4] && in[4]->n != in[1]->n)) return NULL;
-  steps_of(x, own);
-  for (int d = 0; d < x->rank; d++) dims[d] = x->dim[d], step[d] = own[d];
-  for (int64_t i = 0; i < in[1]->n; i++) {
-    int64_t d = in[3] ? (int64_t)in[3]->values[i] : i, by = in[4] ? (int64_t)in[4]->values[i] : 1;
-    if (d < 0) d += x->rank;
-    if (d < 0 || d >= x->rank || by == 0 || by < -MAX_ELEMS || by > MAX_ELEMS) return NULL;
-    int64_t n = x->dim[d], least = by > 0 ? 0 : -1, most = by > 0 ? n : n - 1;
-    int64_t begin = end_inside(in[1]->values[i], n, by > 0 ? 0 : -1, by > 0 ? n : n - 1);
-    int64_t length = (end_inside(in[2]->values[i], n, least, most) - begin) * (by > 0 ? 1 : -1);
-    dims[d] = length > 0 ? ronde__ceil_div(length, by > 0 ? by : -by) : 0;
-    first += begin * own[d];
-    step[d] = by * own[d];
-  }
-  known *y = make(im, x->rank, dims, x->integers);
-  if (y && y->n) copy_steps(x, first, step, y);
-  return y;
-}
-
-static known *gather(ronde__onnx_import *im, const ronde__onnx_node *node, const known *x, const known *at) {
-  int64_t axis = ronde__onnx_attr_int(node, "axis", 0), dims[2 * MAX_RANK], outer = 1, inner = 1;
-  int rank = 0;
-  if (axis < 0) axis += x->rank;
-  if (axis < 0 || axis >= x->rank || x->rank - 1 + at->rank > MAX_RANK) return NULL;
-  for (int d = 0; d < axis; d++) outer *= x->dim[d], dims[rank++] = x->dim[d];
-  for (int d = 0; d < at->rank; d++) dims[rank++] = at->dim[d];
-  for (int d = (int)axis + 1; d < x->rank; d++) inner *= x->dim[d], dims[rank++] = x->dim[d];
-  known *y = make(im, rank, dims, x->integers);
-  double n = (double)x->dim[axis], *to = y ? y->values : NULL;
-  for (int64_t o = 0; o < outer && y; o++)
-    for (int64_t i = 0; i < at->n; i++, to += inner) {
-      double from = at->values[i] < 0 ? at->values[i] + n : at->values[i];
-      if (!(from >= 0 && from < n)) return NULL;
-      memcpy(to, x->values + (o * x->dim[axis] + (int64_t)from) * inner, (size_t)inner * sizeof *to);
-    }
-  return y;
-}
-
-static known *concat(ronde__onnx_import *im, const ronde__onnx_node *node, const known *const *in) {
-  int64_t axis = ronde__onnx_attr_int(node, "axis", 1), dims[MAX_RANK], outer = 1, inner = 1, behind = 0;
-  int rank = in[0]->rank;
-  bool integers = true;
-  if (axis < 0) axis += rank;
-  if (axis < 0 || axis >= rank) return NULL;
-  memcpy(dims, in[0]->dim, (size_t)rank * sizeof *dims);
-  for (int i = 1; i < node->n_in; i++) {
-    if (in[i]->rank != rank || in[i]->dim[axis] > MAX_ELEMS) return NULL;
-    for (int d = 0; d < rank; d++)
-      if (d != axis && in[i]->dim[d] != dims[d]) return NULL;
-    dims[axis] += in[i]->dim[axis];
-  }
-  for (int i = 0; i < node->n_in; i++) integers = integers && in[i]->integers;
-  for (int d = 0; d < axis; d++) outer *= dims[d];
-  for (int d = (int)axis + 1; d < rank; d++) inner *= dims[d];
-  known *y = make(im, rank, dims, integers);
-  for (int i = 0; i < node->n_in && y && y->n; i++) {
-    int64_t run = in[i]->dim[axis] * inner;
-    for (int64_t o = 0; o < outer && run; o++)
-      memcpy(y->values + o * dims[axis] * inner + behind, in[i]->values + o * run, (size_t)run * sizeof(double));
-    behind += run;
-  }
-  return y;
-}
-
 /* ---- made anew ---- */
 
 static known *range(ronde__onnx_import *im, const known *const *in) {
   if (in[0]->n != 1 || in[1]->n != 1 || in[2]->n != 1) return NULL;
   double start = in[0]->values[0], end = in[1]->values[0], by = in[2]->values[0], n = ceil((end - start) / by);
   if (by == 0 || !(n <= MAX_ELEMS)) return NULL;
-  known *y = make(im, 1, (int64_t[]){n > 0 ? (int64_t)n : 0}, in[0]->integers);
+  known *y = ronde__known_make(im, 1, (int64_t[]){n > 0 ? (int64_t)n : 0}, in[0]->integers);
   for (int64_t i = 0; y && i < y->n; i++) y->values[i] = rounded(start + (double)i * by, y->integers);
   return y;
 }
@@ -452,7 +216,7 @@ static known *constant_of_shape(ronde__onnx_import *im, const ronde__onnx_node *
   else if (value && !(value->t && ronde__onnx_read_number(value->t, &number))) return NULL;
   if (shape->n > MAX_RANK) return NULL;
   for (int64_t d = 0; d < shape->n; d++) dims[d] = (int64_t)shape->values[d];
-  known *y = make(im, (int)shape->n, dims, integers);
+  known *y = ronde__known_make(im, (int)shape->n, dims, integers);
   for (int64_t i = 0; y && i < y->n; i++) y->values[i] = number;
   return y;
 }
@@ -465,7 +229,7 @@ static known *scatter(ronde__onnx_import *im, const ronde__onnx_node *node, cons
   if (at->rank < 1 || k < 1 || k > in[0]->rank || !ronde__onnx_attr_is(node, "reduction", "none", "none")) return NULL;
   for (int d = (int)k; d < in[0]->rank; d++) inner *= in[0]->dim[d];
   if (at->n / k * inner != from->n) return NULL;
-  steps_of(in[0], step);
+  ronde__known_steps_of(in[0], step);
   known *y = copy(im, in[0], in[0]->integers);
   for (int64_t i = 0; i < at->n / k && y && inner; i++) {
     int64_t place = 0;
@@ -546,14 +310,14 @@ static const known *other_act(ronde__onnx_import *im, const ronde__onnx_node *no
   switch (what) {
   case CAST: return cast(im, node, in[0]);
   case WHERE: return choose(im, in);
-  case RESHAPE: return reshape(im, node, in[0], in[1]);
-  case TRANSPOSE: return transpose(im, node, in[0]);
-  case SQUEEZE: return squeeze(im, node, in[0], in[1], true);
-  case UNSQUEEZE: return squeeze(im, node, in[0], in[1], false);
-  case EXPAND: return expand(im, in[0], in[1]);
-  case SLICE: return slice(im, in);
-  case GATHER: return gather(im, node, in[0], in[1]);
-  case CONCAT: return concat(im, node, in);
+  case RESHAPE: return ronde__known_reshape(im, node, in[0], in[1]);
+  case TRANSPOSE: return ronde__known_transpose(im, node, in[0]);
+  case SQUEEZE: return ronde__known_squeeze(im, node, in[0], in[1], true);
+  case UNSQUEEZE: return ronde__known_squeeze(im, node, in[0], in[1], false);
+  case EXPAND: return ronde__known_expand(im, in[0], in[1]);
+  case SLICE: return ronde__known_slice(im, in);
+  case GATHER: return ronde__known_gather(im, node, in[0], in[1]);
+  case CONCAT: return ronde__known_concat(im, node, in);
   case MOST: return extreme(im, node, in, LARGEST);
   case LEAST: return extreme(im, node, in, SMALLEST);
   case RANGE: return range(im, in);

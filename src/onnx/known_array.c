@@ -1,0 +1,73 @@
+/* Arrays that follow from the file alone: made, walked through and spread. */
+#include "onnx/known.h"
+
+#include <string.h>
+
+enum { MAX_ALL = 1 << 23 }; /* elements of a building */
+
+bool ronde__onnx_is_alike(const known *array, double value) {
+  for (int64_t i = 0; i < array->n; i++)
+    if (array->values[i] != value) return false;
+  return true;
+}
+
+/* NULL: it is too large here, or has a size below 0. */
+known *ronde__known_make(ronde__onnx_import *im, int rank, const int64_t *dims, bool integers) {
+  int64_t n = 1;
+  if (rank > MAX_RANK) return NULL;
+  for (int d = 0; d < rank; d++)
+    if (dims[d] < 0 || dims[d] > MAX_ELEMS || (n *= dims[d]) > MAX_ELEMS) return NULL;
+  if (im->n_known + n > MAX_ALL) return NULL;
+  known *array = ronde__alloc(sizeof *array + (size_t)n * sizeof *array->values);
+  if (!array) return NULL;
+  *array = (known){.next = im->known, .integers = integers, .rank = rank, .n = n};
+  if (rank) memcpy(array->dim, dims, (size_t)rank * sizeof *dims);
+  im->known = array;
+  im->n_known += n;
+  return array;
+}
+
+known *ronde__onnx_make_known(ronde__onnx_import *im, int rank, const int64_t *dims) {
+  known *array = ronde__known_make(im, rank, dims, false);
+  for (int64_t i = 0; array && i < array->n; i++) array->values[i] = 0;
+  return array;
+}
+
+void ronde__onnx_release_known(ronde__onnx_import *im) {
+  for (known *next; im->known; im->known = next) {
+    next = im->known->next;
+    ronde__free(im->known);
+  }
+}
+
+void ronde__known_copy_steps(const known *from, int64_t first, const int64_t *step, known *to) {
+  int64_t at[MAX_RANK] = {0}, place = first;
+  for (int64_t i = 0; i < to->n; i++) {
+    to->values[i] = from->values[place];
+    for (int d = to->rank - 1; d >= 0; d--) {
+      place += step[d];
+      if (++at[d] < to->dim[d]) break;
+      place -= step[d] * to->dim[d];
+      at[d] = 0;
+    }
+  }
+}
+
+void ronde__known_steps_of(const known *array, int64_t step_out[MAX_RANK]) {
+  int64_t step = 1;
+  for (int d = array->rank - 1; d >= 0; d--) step_out[d] = step, step *= array->dim[d];
+}
+
+const known *ronde__known_spread(ronde__onnx_import *im, const known *array, int rank, const int64_t *dims) {
+  int64_t own[MAX_RANK], step[MAX_RANK] = {0};
+  int skip = rank - array->rank;
+  if (skip < 0) return NULL;
+  ronde__known_steps_of(array, own);
+  for (int d = 0; d < array->rank; d++) {
+    if (array->dim[d] != 1 && array->dim[d] != dims[d + skip]) return NULL;
+    step[d + skip] = array->dim[d] == 1 ? 0 : own[d];
+  }
+  known *y = ronde__known_make(im, rank, dims, array->integers);
+  if (y && array->n) ronde__known_copy_steps(array, 0, step, y);
+  return y;
+}
