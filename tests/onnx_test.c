@@ -181,7 +181,11 @@ static void test_files_of_others(void **state) {
                                       "torch-newer-open-heads",
                                       "torch-open-masks",
                                       "torch-newer-open-masks",
-                                      "torch-newer-windows"};
+                                      "torch-newer-windows",
+                                      "torch-newer-gpt2",
+                                      "torch-newer-llama",
+                                      "torch-newer-bert",
+                                      "torch-bert"};
   need_onnx();
   for (size_t i = 0; i < RONDE__COUNT(names); i++) check_file(names[i]);
 }

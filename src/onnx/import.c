@@ -151,6 +151,15 @@ static ronde_status cut_input(ronde__onnx_import *im, const ronde_tensor *x) {
   return RONDE_OK;
 }
 
+/* A constant of f64 is what exporters compute scales from. */
+static void take_double(ronde__onnx_value *value) {
+  double number;
+  bool is_double =
+      value->kind == RONDE__ONNX_CONSTANT && value->constant->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__DOUBLE;
+  if (is_double && ronde__onnx_read_number(value->constant, &number))
+    *value = (ronde__onnx_value){.kind = RONDE__ONNX_NUMBER, .number = number};
+}
+
 static ronde_tensor *build(const ronde__onnx *file, ronde_graph *graph, ronde_tensor *x, int64_t outputs,
                            ronde__onnx_end end, ronde__onnx *records) {
   ronde__onnx_import im = {.file = file, .graph = graph, .outputs = outputs, .end = end, .records = records};
@@ -166,6 +175,7 @@ static ronde_tensor *build(const ronde__onnx *file, ronde_graph *graph, ronde_te
                                          .constant = file->constants[i],
                                          .fixed = file->producer[i] >= 0 || file->is_buffer[i] || file->is_mask[i],
                                          .mask = file->is_mask[i]};
+  for (int i = 0; i < file->n_names; i++) take_double(&im.values[i]);
   ronde_status status = file->lead ? set_inputs(&im, x) : cut_input(&im, x);
   if (status == RONDE_OK) status = build_nodes(&im);
   const ronde_tensor *y = status == RONDE_OK ? im.values[file->output].x : NULL;

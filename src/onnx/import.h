@@ -47,6 +47,7 @@ typedef struct ronde__onnx_place {
 typedef struct ronde__onnx_known {
   struct ronde__onnx_known *next; /* in the building's list */
   bool integers;                  /* or truths; else floats */
+  bool counts_examples;           /* it holds an example's place in the batch, as of the first one */
   int rank;
   int64_t dim[RONDE__ONNX_MAX_SIZES];
   int64_t n;

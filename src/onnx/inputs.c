@@ -161,7 +161,8 @@ static void follow(const ronde__onnx *file, int i, bool *holds) {
   holds[file->inputs[i].value] = true;
   for (int k = 0; k < file->n_nodes; k++) {
     const ronde__onnx_node *node = &file->nodes[k];
-    bool passes = node->build == ronde__onnx_op_identity || node->build == ronde__onnx_op_cast;
+    bool passes = node->build == ronde__onnx_op_identity || node->build == ronde__onnx_op_cast ||
+                  node->build == ronde__onnx_op_reshape;
     if (passes && node->n_in && node->in[0] >= 0 && holds[node->in[0]] && node->n_out && node->out[0] >= 0)
       holds[node->out[0]] = true;
   }

@@ -5,17 +5,16 @@
 #include <math.h>
 #include <string.h>
 
-/* A number that stands for "to the end" in a file may be larger; it still lies behind every end. */
-static const int64_t FAR = INT64_C(1) << 53;
-
 bool ronde__onnx_are_zeros(const ronde__onnx_value *value) {
   if (value->kind == RONDE__ONNX_NUMBER) return value->number == 0;
-  return value->kind == RONDE__ONNX_KNOWN && ronde__onnx_is_alike(value->known, 0);
+  return value->kind == RONDE__ONNX_KNOWN && !value->known->counts_examples && ronde__onnx_is_alike(value->known, 0);
 }
 
 /* ---- what inputs hold ---- */
 
-static double bounded(int64_t value) { return (double)ronde__max(-FAR, ronde__min(FAR, value)); }
+static double bounded(int64_t value) {
+  return (double)ronde__max(-RONDE__KNOWN_FAR, ronde__min(RONDE__KNOWN_FAR, value));
+}
 
 static known *of_sizes(ronde__onnx_import *im, const ronde__onnx_value *value) {
   known *array = ronde__known_make(im, !value->is_scalar, (int64_t[]){value->n}, true);
@@ -60,7 +59,8 @@ static known *of_constant(ronde__onnx_import *im, const ronde__onnx_value *value
   return (integers ? read_integers(tensor, array) : read_floats(im->file, tensor, array)) ? array : NULL;
 }
 
-const known *ronde__onnx_known_of(ronde__onnx_import *im, const ronde__onnx_value *value) {
+/* Also of the places of examples. */
+static const known *any_known_of(ronde__onnx_import *im, const ronde__onnx_value *value) {
   if (!value) return NULL;
   switch (value->kind) {
   case RONDE__ONNX_KNOWN: return value->known;
@@ -70,10 +70,15 @@ const known *ronde__onnx_known_of(ronde__onnx_import *im, const ronde__onnx_valu
   }
 }
 
+const known *ronde__onnx_known_of(ronde__onnx_import *im, const ronde__onnx_value *value) {
+  const known *array = any_known_of(im, value);
+  return array && !array->counts_examples ? array : NULL;
+}
+
 /* A number takes the dims of what it meets. */
 static const known *operand_of(ronde__onnx_import *im, const ronde__onnx_value *value) {
   known *array = value->kind == RONDE__ONNX_NUMBER ? ronde__known_make(im, 0, NULL, false) : NULL;
-  if (value->kind != RONDE__ONNX_NUMBER) return ronde__onnx_known_of(im, value);
+  if (value->kind != RONDE__ONNX_NUMBER) return any_known_of(im, value);
   if (array) array->values[0] = value->number;
   return array;
 }
@@ -107,6 +112,8 @@ typedef enum kind {
   SAME,
   LESS,
   MORE,
+  NO_MORE,
+  NO_LESS,
   BOTH,
   EITHER,
   ONE
@@ -126,16 +133,12 @@ static double calculate(kind kind, double a, double b, bool integers) {
   case SAME: return a == b;
   case LESS: return a < b;
   case MORE: return a > b;
+  case NO_MORE: return a <= b;
+  case NO_LESS: return a >= b;
   case BOTH: return a != 0 && b != 0;
   case EITHER: return a != 0 || b != 0;
   default: return (a != 0) != (b != 0);
   }
-}
-
-/* As the file's types have it: f32, or integers that doubles hold. */
-static double rounded(double value, bool integers) {
-  if (!integers) return (double)(float)value;
-  return isnan(value) ? 0 : fmax(-(double)FAR, fmin((double)FAR, value));
 }
 
 static known *pair(ronde__onnx_import *im, const known *const *in, kind kind) {
@@ -146,7 +149,7 @@ static known *pair(ronde__onnx_import *im, const known *const *in, kind kind) {
   const known *a = ronde__known_spread(im, in[0], rank, dims), *b = ronde__known_spread(im, in[1], rank, dims);
   known *y = a && b ? ronde__known_make(im, rank, dims, integers || kind >= SAME) : NULL;
   for (int64_t i = 0; y && i < y->n; i++)
-    y->values[i] = rounded(calculate(kind, a->values[i], b->values[i], integers), y->integers);
+    y->values[i] = ronde__known_rounded(calculate(kind, a->values[i], b->values[i], integers), y->integers);
   return y;
 }
 
@@ -180,7 +183,8 @@ static known *cast(ronde__onnx_import *im, const ronde__onnx_node *node, const k
   bool integers = ronde__onnx_is_integer(to);
   known *y = truth || floats || integers ? copy(im, x, !floats) : NULL;
   for (int64_t i = 0; y && i < y->n; i++)
-    y->values[i] = truth ? y->values[i] != 0 : rounded(floats ? y->values[i] : trunc(y->values[i]), y->integers);
+    y->values[i] =
+        truth ? y->values[i] != 0 : ronde__known_rounded(floats ? y->values[i] : trunc(y->values[i]), y->integers);
   return y;
 }
 
@@ -188,7 +192,7 @@ static known *unary(ronde__onnx_import *im, const known *x, const char *type) {
   known *y = copy(im, x, x->integers);
   bool root = !strcmp(type, "Sqrt"), not = !strcmp(type, "Not"), minus = !strcmp(type, "Neg");
   for (int64_t i = 0; y && i < y->n; i++)
-    y->values[i] = root    ? rounded(sqrt(y->values[i]), y->integers)
+    y->values[i] = root    ? ronde__known_rounded(sqrt(y->values[i]), y->integers)
                    : not   ? y->values[i] == 0
                    : minus ? -y->values[i]
                            : y->values[i];
@@ -202,7 +206,7 @@ static known *range(ronde__onnx_import *im, const known *const *in) {
   double start = in[0]->values[0], end = in[1]->values[0], by = in[2]->values[0], n = ceil((end - start) / by);
   if (by == 0 || !(n <= MAX_ELEMS)) return NULL;
   known *y = ronde__known_make(im, 1, (int64_t[]){n > 0 ? (int64_t)n : 0}, in[0]->integers);
-  for (int64_t i = 0; y && i < y->n; i++) y->values[i] = rounded(start + (double)i * by, y->integers);
+  for (int64_t i = 0; y && i < y->n; i++) y->values[i] = ronde__known_rounded(start + (double)i * by, y->integers);
   return y;
 }
 
@@ -257,6 +261,9 @@ typedef enum other {
   EXPAND,
   SLICE,
   GATHER,
+  GATHER_ND,
+  GATHER_ELEMENTS,
+  RUNNING_SUMS,
   CONCAT,
   MOST,
   LEAST,
@@ -280,6 +287,8 @@ static const struct {
     {"Equal", PAIR, SAME, 2},
     {"Less", PAIR, LESS, 2},
     {"Greater", PAIR, MORE, 2},
+    {"LessOrEqual", PAIR, NO_MORE, 2},
+    {"GreaterOrEqual", PAIR, NO_LESS, 2},
     {"And", PAIR, BOTH, 2},
     {"Or", PAIR, EITHER, 2},
     {"Xor", PAIR, ONE, 2},
@@ -297,6 +306,9 @@ static const struct {
     {"Expand", OTHER, EXPAND, 2},
     {"Slice", OTHER, SLICE, 3},
     {"Gather", OTHER, GATHER, 2},
+    {"GatherND", OTHER, GATHER_ND, 2},
+    {"GatherElements", OTHER, GATHER_ELEMENTS, 2},
+    {"CumSum", OTHER, RUNNING_SUMS, 2},
     {"Concat", OTHER, CONCAT, 1},
     {"Max", OTHER, MOST, 1},
     {"Min", OTHER, LEAST, 1},
@@ -317,6 +329,9 @@ static const known *other_act(ronde__onnx_import *im, const ronde__onnx_node *no
   case EXPAND: return ronde__known_expand(im, in[0], in[1]);
   case SLICE: return ronde__known_slice(im, in);
   case GATHER: return ronde__known_gather(im, node, in[0], in[1]);
+  case GATHER_ND: return ronde__known_gather_nd(im, node, in[0], in[1]);
+  case GATHER_ELEMENTS: return ronde__known_gather_elements(im, node, in[0], in[1]);
+  case RUNNING_SUMS: return ronde__known_running_sums(im, node, in[0], in[1]);
   case CONCAT: return ronde__known_concat(im, node, in);
   case MOST: return extreme(im, node, in, LARGEST);
   case LEAST: return extreme(im, node, in, SMALLEST);
@@ -326,14 +341,23 @@ static const known *other_act(ronde__onnx_import *im, const ronde__onnx_node *no
   }
 }
 
+/* The sizes that integers are expanded to, which all examples have alike: the batch is 1. A float becomes a number. */
+static const known *sizes_of_one(ronde__onnx_import *im, const ronde__onnx_value *value) {
+  ronde__onnx_value one = *value;
+  if (value->kind != RONDE__ONNX_SIZES) return any_known_of(im, value);
+  if (value->n && value->size[0] == RONDE__ONNX_BATCH) one.size[0] = 1;
+  return of_sizes(im, &one);
+}
+
 /* Whether a node is for this file to evaluate: it reads integers, or an array. */
-static bool reads_known(const ronde__onnx_import *im, const ronde__onnx_node *node, bool casts, bool expands) {
+static bool reads_known(const ronde__onnx_import *im, const ronde__onnx_node *node, bool casts, bool expands,
+                        bool numbers) {
   const ronde__onnx_value *first = ronde__onnx_in(im, node, 0);
   for (int i = 0; i < node->n_in; i++) {
     const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
     if (value && (value->kind == RONDE__ONNX_KNOWN || value->mask)) return true;
   }
-  if (first && first->kind == RONDE__ONNX_NUMBER) return expands;
+  if (first && first->kind == RONDE__ONNX_NUMBER) return expands || numbers;
   if (!first || first->kind != RONDE__ONNX_CONSTANT) return first && first->kind == RONDE__ONNX_SIZES;
   bool is_one = ronde__onnx_elems(first->constant) == 1;
   return has_integers(first->constant) || (expands && (first->fixed || is_one)) ||
@@ -343,7 +367,7 @@ static bool reads_known(const ronde__onnx_import *im, const ronde__onnx_node *no
 /* A short list of integers is one of sizes again. */
 static ronde__onnx_value value_of(const known *y) {
   ronde__onnx_value sizes = {.kind = RONDE__ONNX_SIZES, .n = (int)y->n, .is_scalar = y->rank == 0};
-  if (!y->integers || y->rank > 1 || y->n > RONDE__ONNX_MAX_SIZES)
+  if (y->counts_examples || !y->integers || y->rank > 1 || y->n > RONDE__ONNX_MAX_SIZES)
     return (ronde__onnx_value){.kind = RONDE__ONNX_KNOWN, .known = y};
   for (int i = 0; i < sizes.n; i++) sizes.size[i] = (int64_t)y->values[i];
   return sizes;
@@ -381,6 +405,19 @@ ronde_status ronde__onnx_op_scatter_nd(ronde__onnx_import *im, const ronde__onnx
   return ronde__onnx_set_place(im, node, 0, x, &place);
 }
 
+/* From 0 up to the batch, by 1: the places of examples. What is looked up by them all examples have alike. */
+static bool is_range_of_batch(const ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const ronde__onnx_value *end = ronde__onnx_in(im, node, 1);
+  bool is_batch = end && end->kind == RONDE__ONNX_SIZES && end->n == 1 && end->size[0] == RONDE__ONNX_BATCH;
+  for (int i = 0; i < 3 && is_batch; i += 2) {
+    ronde__onnx_value one;
+    is_batch = ronde__onnx_in_sizes(im, node, i, &one) == RONDE_OK && one.n == 1 && one.size[0] == i / 2;
+  }
+  return is_batch;
+}
+
+static bool looks_up(const ronde__onnx_node *node) { return !strncmp(node->proto->op_type, "Gather", 6); }
+
 bool ronde__onnx_evaluate(ronde__onnx_import *im, const ronde__onnx_node *node) {
   enum { MAX_IN = 16 };
   const known *in[MAX_IN] = {NULL}, *y;
@@ -390,11 +427,18 @@ bool ronde__onnx_evaluate(ronde__onnx_import *im, const ronde__onnx_node *node) 
   if (k == RONDE__COUNT(acts) || node->n_in < acts[k].least || node->n_in > MAX_IN || !out) return false;
   bool casts = acts[k].act == OTHER && acts[k].what == CAST; /* of another input the type alone counts */
   bool expands = acts[k].act == OTHER && acts[k].what == EXPAND;
+  if (acts[k].act == OTHER && acts[k].what == RANGE && im->file->lead && is_range_of_batch(im, node)) {
+    known *first = ronde__onnx_make_known(im, 1, (int64_t[]){1});
+    if (first) first->integers = first->counts_examples = true, *out = value_of(first);
+    return first;
+  }
   bool takes_all = acts[k].act == OTHER && (acts[k].what == CONCAT || acts[k].what == MOST || acts[k].what == LEAST);
-  if (!reads_known(im, node, casts, expands)) return false;
+  bool alone = acts[k].act == UNARY, numbers = alone || acts[k].act == PAIR || expands;
+  if (!reads_known(im, node, casts, expands, alone)) return false;
   for (int i = 0; i < (casts ? 1 : node->n_in); i++) {
     const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
-    if (value) in[i] = acts[k].act == PAIR || expands ? operand_of(im, value) : ronde__onnx_known_of(im, value);
+    if (value && expands && i == 1) in[i] = in[0]->integers ? sizes_of_one(im, value) : any_known_of(im, value);
+    else if (value) in[i] = numbers ? operand_of(im, value) : any_known_of(im, value);
     if (value && !in[i]) return false;
     if (!value && (i < acts[k].least || takes_all)) return false;
   }
@@ -405,6 +449,8 @@ bool ronde__onnx_evaluate(ronde__onnx_import *im, const ronde__onnx_node *node) 
   case UNARY: y = unary(im, in[0], node->proto->op_type); break;
   default: y = other_act(im, node, in, (other)acts[k].what);
   }
+  for (int i = 0; i < node->n_in && y; i++)
+    if (in[i] && in[i]->counts_examples && !(i == 1 && looks_up(node))) ((known *)y)->counts_examples = true;
   if (y) *out = value_of(y);
   return y;
 }

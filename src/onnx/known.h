@@ -10,11 +10,15 @@ typedef ronde__onnx_known known;
 
 /* Of one array: a file does not get memory for what it merely claims. */
 enum { MAX_ELEMS = 1 << 20, MAX_RANK = RONDE__ONNX_MAX_SIZES };
+/* A number that stands for "to the end" in a file may be larger; it still lies behind every end. */
+#define RONDE__KNOWN_FAR (INT64_C(1) << 53)
 
 /* ---- known_array.c ---- */
 
 /* Its values are not set. */
 known *ronde__known_make(ronde__onnx_import *im, int rank, const int64_t *dims, bool integers);
+/* As the file's types have it: f32, or integers that doubles hold. */
+double ronde__known_rounded(double value, bool integers);
 void ronde__known_steps_of(const known *array, int64_t step_out[MAX_RANK]);
 /* Elements in the steps of `step` over the dims of `to`, which begin at `first`. */
 void ronde__known_copy_steps(const known *from, int64_t first, const int64_t *step, known *to);
@@ -34,6 +38,14 @@ const known *ronde__known_expand(ronde__onnx_import *im, const known *x, const k
 /* in: x, starts, ends, axes and steps. */
 known *ronde__known_slice(ronde__onnx_import *im, const known *const *in);
 known *ronde__known_gather(ronde__onnx_import *im, const ronde__onnx_node *node, const known *x, const known *at);
+/* Slices at indices [...,K] into the first K dimensions. */
+known *ronde__known_gather_nd(ronde__onnx_import *im, const ronde__onnx_node *node, const known *x, const known *at);
+/* Elements at indices of one dimension, which have as many dimensions as x. */
+known *ronde__known_gather_elements(ronde__onnx_import *im, const ronde__onnx_node *node, const known *x,
+                                    const known *at);
+/* Running sums along the axis, a number. */
+known *ronde__known_running_sums(ronde__onnx_import *im, const ronde__onnx_node *node, const known *x,
+                                 const known *axis);
 /* Of all inputs. */
 known *ronde__known_concat(ronde__onnx_import *im, const ronde__onnx_node *node, const known *const *in);
 

@@ -1,6 +1,7 @@
 /* Arrays that follow from the file alone: made, walked through and spread. */
 #include "onnx/known.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { MAX_ALL = 1 << 23 }; /* elements of a building */
@@ -31,6 +32,11 @@ known *ronde__onnx_make_known(ronde__onnx_import *im, int rank, const int64_t *d
   known *array = ronde__known_make(im, rank, dims, false);
   for (int64_t i = 0; array && i < array->n; i++) array->values[i] = 0;
   return array;
+}
+
+double ronde__known_rounded(double value, bool integers) {
+  if (!integers) return (double)(float)value;
+  return isnan(value) ? 0 : fmax(-(double)RONDE__KNOWN_FAR, fmin((double)RONDE__KNOWN_FAR, value));
 }
 
 void ronde__onnx_release_known(ronde__onnx_import *im) {

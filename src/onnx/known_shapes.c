@@ -133,6 +133,69 @@ known *ronde__known_gather(ronde__onnx_import *im, const ronde__onnx_node *node,
   return y;
 }
 
+known *ronde__known_gather_nd(ronde__onnx_import *im, const ronde__onnx_node *node, const known *x, const known *at) {
+  const int64_t k = at->rank ? at->dim[at->rank - 1] : 0;
+  int64_t dims[2 * MAX_RANK], step[MAX_RANK], inner = 1;
+  int rank = at->rank - 1;
+  if (k < 1 || k > x->rank || rank + x->rank - k > MAX_RANK || ronde__onnx_attr_int(node, "batch_dims", 0)) return NULL;
+  memcpy(dims, at->dim, (size_t)rank * sizeof *dims);
+  for (int d = (int)k; d < x->rank; d++) inner *= x->dim[d], dims[rank++] = x->dim[d];
+  ronde__known_steps_of(x, step);
+  known *y = ronde__known_make(im, rank, dims, x->integers);
+  for (int64_t i = 0; y && inner && i < at->n / k; i++) {
+    int64_t place = 0;
+    for (int64_t d = 0; d < k; d++) {
+      double n = (double)x->dim[d], index = at->values[i * k + d];
+      if (index < 0) index += n;
+      if (!(index >= 0 && index < n)) return NULL;
+      place += (int64_t)index * step[d];
+    }
+    memcpy(y->values + i * inner, x->values + place, (size_t)inner * sizeof *y->values);
+  }
+  return y;
+}
+
+known *ronde__known_gather_elements(ronde__onnx_import *im, const ronde__onnx_node *node, const known *x,
+                                    const known *at) {
+  int64_t axis = ronde__onnx_attr_int(node, "axis", 0), step[MAX_RANK], index[MAX_RANK] = {0};
+  if (axis < 0) axis += x->rank;
+  if (axis < 0 || axis >= x->rank || at->rank != x->rank) return NULL;
+  for (int d = 0; d < x->rank; d++)
+    if (d != axis && at->dim[d] > x->dim[d]) return NULL;
+  ronde__known_steps_of(x, step);
+  known *y = ronde__known_make(im, at->rank, at->dim, x->integers);
+  for (int64_t i = 0; y && i < y->n; i++) {
+    double from = at->values[i] < 0 ? at->values[i] + (double)x->dim[axis] : at->values[i];
+    int64_t place = 0;
+    if (!(from >= 0 && from < (double)x->dim[axis])) return NULL;
+    for (int d = 0; d < x->rank; d++) place += (d == axis ? (int64_t)from : index[d]) * step[d];
+    y->values[i] = x->values[place];
+    for (int d = x->rank - 1; d >= 0 && ++index[d] == at->dim[d]; d--) index[d] = 0;
+  }
+  return y;
+}
+
+known *ronde__known_running_sums(ronde__onnx_import *im, const ronde__onnx_node *node, const known *x,
+                                 const known *axis) {
+  bool excludes = ronde__onnx_attr_int(node, "exclusive", 0), reverse = ronde__onnx_attr_int(node, "reverse", 0);
+  if (axis->n != 1 || !(axis->values[0] >= -x->rank && axis->values[0] < x->rank)) return NULL;
+  int d = (int)axis->values[0] + (axis->values[0] < 0 ? x->rank : 0);
+  int64_t step[MAX_RANK];
+  ronde__known_steps_of(x, step);
+  known *y = ronde__known_make(im, x->rank, x->dim, x->integers);
+  for (int64_t first = 0; y && first < y->n; first++) {
+    if (first / step[d] % x->dim[d] != 0) continue;
+    double sum = 0;
+    for (int64_t k = 0; k < x->dim[d]; k++) {
+      int64_t at = first + (reverse ? x->dim[d] - 1 - k : k) * step[d];
+      double next = ronde__known_rounded(sum + x->values[at], x->integers);
+      y->values[at] = excludes ? sum : next;
+      sum = next;
+    }
+  }
+  return y;
+}
+
 known *ronde__known_concat(ronde__onnx_import *im, const ronde__onnx_node *node, const known *const *in) {
   int64_t axis = ronde__onnx_attr_int(node, "axis", 1), dims[MAX_RANK], outer = 1, inner = 1, behind = 0;
   int rank = in[0]->rank;

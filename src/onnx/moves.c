@@ -151,7 +151,7 @@ typedef struct places {
 static ronde_status read_places(const ronde__onnx_import *im, const ronde__onnx_node *node,
                                 const ronde__onnx_value *given, places *p) {
   enum { MAX_INDICES = 1 << 20 };
-  bool is_known = given && given->kind == RONDE__ONNX_KNOWN && given->known->integers;
+  bool is_known = given && given->kind == RONDE__ONNX_KNOWN && given->known->integers && !given->known->counts_examples;
   bool is_constant = given && given->kind == RONDE__ONNX_CONSTANT;
   bool is_sizes = given && given->kind == RONDE__ONNX_SIZES;
   int64_t n = is_known ? given->known->n : is_sizes ? given->n : is_constant ? ronde__onnx_elems(given->constant) : -1;

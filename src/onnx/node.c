@@ -113,7 +113,8 @@ ronde_status ronde__onnx_in_number(const ronde__onnx_import *im, const ronde__on
   const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
   if (!value) *number_out = otherwise;
   else if (value->kind == RONDE__ONNX_NUMBER) *number_out = value->number;
-  else if (value->kind == RONDE__ONNX_KNOWN && value->known->n == 1) *number_out = value->known->values[0];
+  else if (value->kind == RONDE__ONNX_KNOWN && value->known->n == 1 && !value->known->counts_examples)
+    *number_out = value->known->values[0];
   else if (value->kind != RONDE__ONNX_CONSTANT || !ronde__onnx_read_number(value->constant, number_out))
     return ronde__onnx_fail(im, node, "input %d is not one number that the file gives", i);
   return RONDE_OK;

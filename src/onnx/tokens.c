@@ -288,6 +288,18 @@ static ronde_status shape_of(ronde__onnx_import *im, const ronde__onnx_node *nod
   return set(im, node, &sizes);
 }
 
+/* Tokens in the dims that they have, as Hugging Face's GPT-2 writes view(-1, T). */
+static ronde_status reshape(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const value *v = ronde__onnx_in(im, node, 0);
+  value own, to;
+  if (!KIND(v, TOKENS)) return refuse(im, node);
+  RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &to));
+  ronde__onnx_sizes_of(v->x, &(ronde__onnx_place){.at = 0}, &own);
+  bool stays = to.n == own.n && (to.size[0] == -1 || to.size[0] == own.size[0]);
+  for (int d = 1; d < to.n && stays; d++) stays = to.size[d] == own.size[d];
+  return stays ? set(im, node, v) : ronde__onnx_fail(im, node, "tokens cannot get other dimensions");
+}
+
 /* ---- all ---- */
 
 static const struct {
@@ -298,6 +310,7 @@ static const struct {
     {"Clip", clip},           {"Max", at_least},  {"Squeeze", squeeze}, {"Expand", expand},
     {"Unsqueeze", unsqueeze}, {"Cast", cast},     {"Shape", shape_of},  {"Identity", pass_on},
     {"Not", invert},          {"Less", see},      {"Greater", see},     {"CastLike", cast},
+    {"Reshape", reshape},
 };
 
 /* Operators that read lengths themselves. */

@@ -669,6 +669,14 @@ def bad():
     n.nodes[:0] = [helper.make_node("GatherND", ["input", n.constant("at", [[0]])], ["b"], name="pick")]
     put("gather-nd", n.model(), "GatherND pick: its indices are not into dimensions in front of the batch")
 
+    n = linear("b")
+    n.nodes[:0] = [helper.make_node("Shape", ["input"], ["batch"], end=1), helper.make_node("Squeeze", ["batch"], ["n"]),
+                   helper.make_node("Range", [n.constant("zero", 0), "n", n.constant("one", 1)], ["places"]),
+                   helper.make_node("Unsqueeze", ["places", n.constant("last", [1])], ["column"]),
+                   helper.make_node("Cast", ["column"], ["floats"], to=TensorProto.FLOAT),
+                   helper.make_node("Add", ["input", "floats"], ["b"], name="count")]
+    put("places", n.model(), "Add count: input 1 depends on an example's place in the batch")
+
     model = linear().model()
     model.opset_import[0].version = 99
     put("opset", model, "its opset is 99")

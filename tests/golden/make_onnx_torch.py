@@ -251,6 +251,40 @@ class Masks(nn.Module):
         return self.fc(x)
 
 
+class HuggingFace(nn.Module):
+    """One of Hugging Face's, small, without dropout: the masks and places that it computes by nodes, for a batch of one kind."""
+
+    def __init__(self, kind, config, **sizes):
+        super().__init__()
+        import transformers  # only these need it
+        config = getattr(transformers, config)(vocab_size=VOCABULARY, **sizes)
+        self.net, self.causal = getattr(transformers, kind)(config), "Causal" in kind or "LMHead" in kind
+        for part in self.net.modules():
+            if isinstance(part, nn.Embedding):
+                part.padding_idx = None  # which a file does not say
+
+    def draw(self):
+        return [tokens()], torch.randint(0, VOCABULARY, (BATCH, STEPS))
+
+    def forward(self, x):
+        return self.net(x, return_dict=False, **({"use_cache": False} if self.causal else {}))[0]
+
+
+def gpt2():
+    return HuggingFace("GPT2LMHeadModel", "GPT2Config", n_positions=STEPS, n_embd=8, n_layer=2, n_head=2, attn_pdrop=0, resid_pdrop=0,
+                       embd_pdrop=0, tie_word_embeddings=False)
+
+
+def llama():
+    return HuggingFace("LlamaForCausalLM", "LlamaConfig", hidden_size=8, num_hidden_layers=2, num_attention_heads=4,
+                       num_key_value_heads=2, intermediate_size=12, max_position_embeddings=STEPS)
+
+
+def bert():
+    return HuggingFace("BertForMaskedLM", "BertConfig", hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=12,
+                       max_position_embeddings=STEPS, hidden_dropout_prob=0, attention_probs_dropout_prob=0, tie_word_embeddings=False)
+
+
 class Translator(nn.Module):
     """PyTorch's whole transformer, of two sequences: padding of the first one, and a causal mask of the second one."""
 
@@ -345,6 +379,7 @@ def save(name, net, newer, open_dims):
         torch.onnx.export(net.train(), export_x, FOLDER / f"{name}.onnx", training=torch.onnx.TrainingMode.TRAINING,
                           opset_version=17, do_constant_folding=hasattr(net, "folds"), dynamo=False, input_names=names,
                           dynamic_axes=dict(zip(names, axes)))
+    turned = {f"{name}.weight" for name, part in net.named_modules() if type(part).__name__ == "Conv1D"}  # [in,out], of linear layers
     called = folded_names(FOLDER / f"{name}.onnx", net) if hasattr(net, "folds") else {}
     net.double()
     x = [one.double() if one.is_floating_point() else one for one in x]
@@ -355,20 +390,22 @@ def save(name, net, newer, open_dims):
     x = torch.cat([one.flatten(1) for one in x], dim=1)
     expected = {"batch": BATCH, **places, "x": numbers(x), "labels": labels.flatten().tolist(), "outputs": numbers(outputs),
                 "buffers": [name for name, b in net.named_buffers() if name.endswith("table") and not newer],
-                "loss": loss.item(), "gradients": {called.get(name, name): numbers(p.grad) for name, p in net.named_parameters()}}
+                "loss": loss.item(), "gradients": {called.get(name, name): numbers(p.grad.T if name in turned else p.grad)
+                                                    for name, p in net.named_parameters() if p.grad is not None}}
     (FOLDER / f"{name}.json").write_text(json.dumps(expected, indent=0) + "\n")
 
 
 KINDS = {"torch-resnet": Net, "torch-attention": Attention, "torch-windows": Windows,
          "torch-shuffle": Shuffle, "torch-encoder": Encoder, "torch-causal": Causal, "torch-translator": Translator,
          "torch-lstm": lambda: Recurrent(nn.LSTM), "torch-lstms": lambda: Recurrent(nn.LSTM, num_layers=2, bidirectional=True),
-         "torch-grus": lambda: Recurrent(nn.GRU, num_layers=2, bidirectional=True)}
+         "torch-bert": bert, "torch-grus": lambda: Recurrent(nn.GRU, num_layers=2, bidirectional=True)}
 OPEN = {"torch-open-encoder": lambda: Encoder(most=16), "torch-open-causal": Causal, "torch-open-translator": Translator, "torch-open-gpt": Decoder,
         "torch-open-lstms": KINDS["torch-lstms"], "torch-open-series": Series, "torch-open-masks": Masks}
 NEWER = {"torch-buffers": (Buffers, 20), "torch-newer-resnet": (Net, 20), "torch-newer-gpt": (Decoder, 20), "torch-newer-causal": (Causal, 20),
          "torch-newer-encoder": (Encoder, 20), "torch-newer-series": (Series, 20), "torch-newer-heads": (Series, 23),
          "torch-newer-masked": (Causal, 23), "torch-newer-open-gpt": (Decoder, 20), "torch-newer-open-heads": (Series, 23),
-         "torch-newer-open-masks": (Masks, 20), "torch-newer-windows": (Windows, 20)}
+         "torch-newer-open-masks": (Masks, 20), "torch-newer-windows": (Windows, 20),
+         "torch-newer-gpt2": (gpt2, 23), "torch-newer-llama": (llama, 23), "torch-newer-bert": (bert, 23)}
 for name, kind in {**KINDS, **OPEN, **{name: kind for name, (kind, _) in NEWER.items()}}.items():
     if name in (sys.argv[2:] or [name]):
         torch.manual_seed(1)
