@@ -185,7 +185,9 @@ static void test_files_of_others(void **state) {
                                       "torch-newer-gpt2",
                                       "torch-newer-llama",
                                       "torch-newer-bert",
-                                      "torch-bert"};
+                                      "torch-bert",
+                                      "torch-newer-vit",
+                                      "torch-newer-distilbert"};
   need_onnx();
   for (size_t i = 0; i < RONDE__COUNT(names); i++) check_file(names[i]);
 }

@@ -257,31 +257,45 @@ class HuggingFace(nn.Module):
     def __init__(self, kind, config, **sizes):
         super().__init__()
         import transformers  # only these need it
-        config = getattr(transformers, config)(vocab_size=VOCABULARY, **sizes)
+        config = getattr(transformers, config)(**sizes)
         self.net, self.causal = getattr(transformers, kind)(config), "Causal" in kind or "LMHead" in kind
+        self.reads_images, self.classifies = "Image" in kind, "Classification" in kind
         for part in self.net.modules():
             if isinstance(part, nn.Embedding):
                 part.padding_idx = None  # which a file does not say
 
     def draw(self):
-        return [tokens()], torch.randint(0, VOCABULARY, (BATCH, STEPS))
+        labels = torch.arange(BATCH) if self.classifies else torch.randint(0, VOCABULARY, (BATCH, STEPS))
+        return [torch.randn(BATCH, 3, 16, 16) if self.reads_images else tokens()], labels
 
     def forward(self, x):
         return self.net(x, return_dict=False, **({"use_cache": False} if self.causal else {}))[0]
 
 
 def gpt2():
-    return HuggingFace("GPT2LMHeadModel", "GPT2Config", n_positions=STEPS, n_embd=8, n_layer=2, n_head=2, attn_pdrop=0, resid_pdrop=0,
+    return HuggingFace("GPT2LMHeadModel", "GPT2Config", vocab_size=VOCABULARY, n_positions=STEPS, n_embd=8, n_layer=2, n_head=2, attn_pdrop=0, resid_pdrop=0,
                        embd_pdrop=0, tie_word_embeddings=False)
 
 
 def llama():
-    return HuggingFace("LlamaForCausalLM", "LlamaConfig", hidden_size=8, num_hidden_layers=2, num_attention_heads=4,
+    return HuggingFace("LlamaForCausalLM", "LlamaConfig", vocab_size=VOCABULARY, hidden_size=8, num_hidden_layers=2, num_attention_heads=4,
                        num_key_value_heads=2, intermediate_size=12, max_position_embeddings=STEPS)
 
 
+def vit():
+    return HuggingFace("ViTForImageClassification", "ViTConfig", hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+                       intermediate_size=12, image_size=16, patch_size=4, num_labels=CLASSES, hidden_dropout_prob=0,
+                       attention_probs_dropout_prob=0)
+
+
+def distilbert():
+    return HuggingFace("DistilBertForSequenceClassification", "DistilBertConfig", vocab_size=VOCABULARY, dim=8, n_layers=2, n_heads=2,
+                       hidden_dim=12, max_position_embeddings=STEPS, num_labels=CLASSES, dropout=0, attention_dropout=0,
+                       seq_classif_dropout=0)
+
+
 def bert():
-    return HuggingFace("BertForMaskedLM", "BertConfig", hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=12,
+    return HuggingFace("BertForMaskedLM", "BertConfig", vocab_size=VOCABULARY, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=12,
                        max_position_embeddings=STEPS, hidden_dropout_prob=0, attention_probs_dropout_prob=0, tie_word_embeddings=False)
 
 
@@ -405,7 +419,8 @@ NEWER = {"torch-buffers": (Buffers, 20), "torch-newer-resnet": (Net, 20), "torch
          "torch-newer-encoder": (Encoder, 20), "torch-newer-series": (Series, 20), "torch-newer-heads": (Series, 23),
          "torch-newer-masked": (Causal, 23), "torch-newer-open-gpt": (Decoder, 20), "torch-newer-open-heads": (Series, 23),
          "torch-newer-open-masks": (Masks, 20), "torch-newer-windows": (Windows, 20),
-         "torch-newer-gpt2": (gpt2, 23), "torch-newer-llama": (llama, 23), "torch-newer-bert": (bert, 23)}
+         "torch-newer-gpt2": (gpt2, 23), "torch-newer-llama": (llama, 23), "torch-newer-bert": (bert, 23),
+         "torch-newer-vit": (vit, 23), "torch-newer-distilbert": (distilbert, 23)}
 for name, kind in {**KINDS, **OPEN, **{name: kind for name, (kind, _) in NEWER.items()}}.items():
     if name in (sys.argv[2:] or [name]):
         torch.manual_seed(1)
