@@ -17,7 +17,9 @@ static bool is_among(const ronde__onnx_node *node, const char *const *types, siz
 static bool casts_to(const ronde__onnx_node *node, bool floats) {
   const int64_t to = ronde__onnx_attr_int(node, "to", 0);
   static const char *const types[] = {"Cast"};
-  return is_among(node, types, 1) && (to == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT) == floats;
+  const bool fits = floats ? to == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT
+                           : to == ONNX__TENSOR_PROTO__DATA_TYPE__BOOL || ronde__onnx_is_integer(to);
+  return fits && is_among(node, types, 1);
 }
 
 /* Of its inputs no more than truths, or whole numbers, goes on. */
@@ -66,12 +68,12 @@ static bool is_triangle(const float *x, int64_t n) {
 
 /* Dimensions of 1 in front do not count. */
 static ronde_status holds_triangle(const ronde__onnx *file, const Onnx__TensorProto *tensor, bool *yes_out) {
-  enum { MOST = 2048 };
+  enum { LEAST = 3, MOST = 2048 }; /* two rows may well be weights */
   const size_t rank = tensor->n_dims;
   const int64_t n = rank >= 2 ? tensor->dims[rank - 1] : 0;
   float *x;
   *yes_out = false;
-  if (n < 2 || n > MOST || ronde__onnx_elems(tensor) != n * n || tensor->dims[rank - 2] != n) return RONDE_OK;
+  if (n < LEAST || n > MOST || ronde__onnx_elems(tensor) != n * n || tensor->dims[rank - 2] != n) return RONDE_OK;
   RONDE_TRY(ronde__onnx_check_floats(file, tensor));
   RONDE__ALLOC(x, (size_t)(n * n) * sizeof *x, file->path);
   ronde_status status = ronde__onnx_read_floats(file, tensor, x);
