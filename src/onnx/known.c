@@ -236,13 +236,8 @@ static known *scatter(ronde__onnx_import *im, const ronde__onnx_node *node, cons
   ronde__known_steps_of(in[0], step);
   known *y = copy(im, in[0], in[0]->integers);
   for (int64_t i = 0; i < at->n / k && y && inner; i++) {
-    int64_t place = 0;
-    for (int64_t d = 0; d < k; d++) {
-      double n = (double)y->dim[d], index = at->values[i * k + d];
-      if (index < 0) index += n;
-      if (!(index >= 0 && index < n)) return NULL;
-      place += (int64_t)index * step[d];
-    }
+    int64_t place = ronde__known_place(y, step, at->values + i * k, k);
+    if (place < 0) return NULL;
     memcpy(y->values + place, from->values + i * inner, (size_t)inner * sizeof *y->values);
   }
   return y;

@@ -20,6 +20,8 @@ known *ronde__known_make(ronde__onnx_import *im, int rank, const int64_t *dims, 
 /* As the file's types have it: f32, or integers that doubles hold. */
 double ronde__known_rounded(double value, bool integers);
 void ronde__known_steps_of(const known *array, int64_t step_out[MAX_RANK]);
+/* Where indices [k] into its first dimensions are, which may count from the end; -1: nowhere. */
+int64_t ronde__known_place(const known *array, const int64_t *step, const double *index, int64_t k);
 /* Elements in the steps of `step` over the dims of `to`, which begin at `first`. */
 void ronde__known_copy_steps(const known *from, int64_t first, const int64_t *step, known *to);
 /* The array with the dims of a larger one, as in arithmetic. */

@@ -77,3 +77,13 @@ const known *ronde__known_spread(ronde__onnx_import *im, const known *array, int
   if (y && array->n) ronde__known_copy_steps(array, 0, step, y);
   return y;
 }
+
+int64_t ronde__known_place(const known *array, const int64_t *step, const double *index, int64_t k) {
+  int64_t place = 0;
+  for (int64_t d = 0; d < k; d++) {
+    double n = (double)array->dim[d], at = index[d] < 0 ? index[d] + n : index[d];
+    if (!(at >= 0 && at < n)) return -1;
+    place += (int64_t)at * step[d];
+  }
+  return place;
+}

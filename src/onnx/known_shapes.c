@@ -143,13 +143,8 @@ known *ronde__known_gather_nd(ronde__onnx_import *im, const ronde__onnx_node *no
   ronde__known_steps_of(x, step);
   known *y = ronde__known_make(im, rank, dims, x->integers);
   for (int64_t i = 0; y && inner && i < at->n / k; i++) {
-    int64_t place = 0;
-    for (int64_t d = 0; d < k; d++) {
-      double n = (double)x->dim[d], index = at->values[i * k + d];
-      if (index < 0) index += n;
-      if (!(index >= 0 && index < n)) return NULL;
-      place += (int64_t)index * step[d];
-    }
+    int64_t place = ronde__known_place(x, step, at->values + i * k, k);
+    if (place < 0) return NULL;
     memcpy(y->values + i * inner, x->values + place, (size_t)inner * sizeof *y->values);
   }
   return y;
