@@ -18,9 +18,9 @@ bool ronde__onnx_is_number(const ronde__onnx_import *im, const ronde__onnx_node 
     *number_out = value->number;
     return true;
   }
-  if (value->kind == RONDE__ONNX_KNOWN && !value->known->integers && value->known->n == 1 &&
-      !value->known->counts_examples) {
-    *number_out = value->known->values[0];
+  const ronde__onnx_known *array = ronde__onnx_array(value);
+  if (array && !array->integers && array->n == 1) {
+    *number_out = array->values[0];
     return true;
   }
   return value->kind == RONDE__ONNX_CONSTANT && (value->fixed || value->constant->n_dims == 0) &&

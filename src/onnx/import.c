@@ -154,8 +154,7 @@ static ronde_status cut_input(ronde__onnx_import *im, const ronde_tensor *x) {
 /* A constant of f64 is what exporters compute scales from. */
 static void take_double(ronde__onnx_value *value) {
   double number;
-  bool is_double =
-      value->kind == RONDE__ONNX_CONSTANT && value->constant->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__DOUBLE;
+  bool is_double = value->constant->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__DOUBLE;
   if (is_double && ronde__onnx_read_number(value->constant, &number))
     *value = (ronde__onnx_value){.kind = RONDE__ONNX_NUMBER, .number = number};
 }
@@ -170,12 +169,13 @@ static ronde_tensor *build(const ronde__onnx *file, ronde_graph *graph, ronde_te
     return NULL;
   }
   for (int i = 0; i < file->n_names; i++)
-    if (file->constants[i])
+    if (file->constants[i]) {
       im.values[i] = (ronde__onnx_value){.kind = RONDE__ONNX_CONSTANT,
                                          .constant = file->constants[i],
                                          .fixed = file->producer[i] >= 0 || file->is_buffer[i] || file->is_mask[i],
                                          .mask = file->is_mask[i]};
-  for (int i = 0; i < file->n_names; i++) take_double(&im.values[i]);
+      take_double(&im.values[i]);
+    }
   ronde_status status = file->lead ? set_inputs(&im, x) : cut_input(&im, x);
   if (status == RONDE_OK) status = build_nodes(&im);
   const ronde_tensor *y = status == RONDE_OK ? im.values[file->output].x : NULL;

@@ -91,6 +91,11 @@ typedef struct ronde__onnx_value {
   const ronde__onnx_known *known; /* KNOWN */
 } ronde__onnx_value;
 
+/* Its array, which all examples have alike; NULL: it has none. */
+static inline const ronde__onnx_known *ronde__onnx_array(const ronde__onnx_value *value) {
+  return value && value->kind == RONDE__ONNX_KNOWN && !value->known->counts_examples ? value->known : NULL;
+}
+
 typedef struct ronde__onnx_import ronde__onnx_import;
 typedef struct ronde__onnx_node ronde__onnx_node;
 /* Sets the values of the node's outputs, or has logged why not. */

@@ -7,7 +7,8 @@
 
 bool ronde__onnx_are_zeros(const ronde__onnx_value *value) {
   if (value->kind == RONDE__ONNX_NUMBER) return value->number == 0;
-  return value->kind == RONDE__ONNX_KNOWN && !value->known->counts_examples && ronde__onnx_is_alike(value->known, 0);
+  const known *array = ronde__onnx_array(value);
+  return array && ronde__onnx_is_alike(array, 0);
 }
 
 /* ---- what inputs hold ---- */

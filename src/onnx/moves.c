@@ -151,20 +151,20 @@ typedef struct places {
 static ronde_status read_places(const ronde__onnx_import *im, const ronde__onnx_node *node,
                                 const ronde__onnx_value *given, places *p) {
   enum { MAX_INDICES = 1 << 20 };
-  bool is_known = given && given->kind == RONDE__ONNX_KNOWN && given->known->integers && !given->known->counts_examples;
+  const ronde__onnx_known *array = ronde__onnx_array(given);
+  bool is_known = array && array->integers;
   bool is_constant = given && given->kind == RONDE__ONNX_CONSTANT;
   bool is_sizes = given && given->kind == RONDE__ONNX_SIZES;
-  int64_t n = is_known ? given->known->n : is_sizes ? given->n : is_constant ? ronde__onnx_elems(given->constant) : -1;
-  int rank = is_known ? given->known->rank : is_constant ? (int)given->constant->n_dims : is_sizes && !given->is_scalar;
-  const int64_t *dims = is_known ? given->known->dim : is_constant ? given->constant->dims : &n;
+  int64_t n = is_known ? array->n : is_sizes ? given->n : is_constant ? ronde__onnx_elems(given->constant) : -1;
+  int rank = is_known ? array->rank : is_constant ? (int)given->constant->n_dims : is_sizes && !given->is_scalar;
+  const int64_t *dims = is_known ? array->dim : is_constant ? given->constant->dims : &n;
   if (n < 1 || n > MAX_INDICES || rank > RONDE_MAX_RANK)
     return ronde__onnx_fail(im, node, "its indices are not up to %d numbers of the file", MAX_INDICES);
   RONDE__ALLOC(p->at, (size_t)n * sizeof *p->at, im->file->path);
   if (is_constant && !ronde__onnx_read_integers(given->constant, (int)n, p->at, &p->n))
     return ronde__onnx_fail(im, node, "its indices are not integers of the file");
   p->n = (int)n;
-  for (int64_t i = 0; i < n && !is_constant; i++)
-    p->at[i] = is_known ? (int64_t)given->known->values[i] : given->size[i];
+  for (int64_t i = 0; i < n && !is_constant; i++) p->at[i] = is_known ? (int64_t)array->values[i] : given->size[i];
   p->dims.rank = rank;
   for (int d = 0; d < rank; d++) p->dims.dim[d] = dims[d];
   return RONDE_OK;

@@ -111,10 +111,10 @@ ronde_status ronde__onnx_in_sizes(const ronde__onnx_import *im, const ronde__onn
 ronde_status ronde__onnx_in_number(const ronde__onnx_import *im, const ronde__onnx_node *node, int i, double otherwise,
                                    double *number_out) {
   const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
+  const ronde__onnx_known *array = ronde__onnx_array(value);
   if (!value) *number_out = otherwise;
   else if (value->kind == RONDE__ONNX_NUMBER) *number_out = value->number;
-  else if (value->kind == RONDE__ONNX_KNOWN && value->known->n == 1 && !value->known->counts_examples)
-    *number_out = value->known->values[0];
+  else if (array && array->n == 1) *number_out = array->values[0];
   else if (value->kind != RONDE__ONNX_CONSTANT || !ronde__onnx_read_number(value->constant, number_out))
     return ronde__onnx_fail(im, node, "input %d is not one number that the file gives", i);
   return RONDE_OK;
