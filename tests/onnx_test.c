@@ -106,6 +106,19 @@ static void bind(ronde__onnx *file, const json_t *places) {
   if (ronde__onnx_bind(file, inputs, ronde__onnx_n_inputs(file)) != RONDE_OK) fail_msg("%s", lines.error);
 }
 
+/* The loss and its gradients. */
+static void check_step(const char *name, onnx_subject *s, int64_t n, size_t n_labels, const float *x,
+                       const int64_t *labels, json_t *expected) {
+  ronde__net_batch batch = {.n = n, .x = x, .labels = labels, .training = true, .step = 1};
+  ronde__net_result result;
+  batch.label_weight = (float)n / (float)n_labels;
+  assert_int_equal(ronde__net_forward(s->net, &batch, 1.0f / (float)n, NULL, &result), RONDE_OK);
+  assert_int_equal(ronde__net_backward(s->net, false, NULL), RONDE_OK);
+  if (!json_object_get(expected, "loss")) return; /* of dropout, which draws other numbers */
+  assert_float_equal(result.loss_sum / (double)n, real_at(expected, "loss"), 2e-6);
+  check_gradients(name, s, json_object_get(expected, "gradients"), json_object_get(expected, "buffers"));
+}
+
 static void check_file(const char *name) {
   char *path = ronde__format(GOLDEN "/%s.onnx", name), *expected_name = ronde__format("%s.json", name);
   json_t *expected = json_file(GOLDEN, expected_name);
@@ -122,13 +135,7 @@ static void check_file(const char *name) {
   for (size_t i = 0; i < n_labels; i++) labels[i] = (int64_t)classes[i];
   assert_int_equal(ronde__net_predict(s.net, n, x, y), RONDE_OK);
   check_close(name, "outputs", y, json_object_get(expected, "outputs"), 2e-6);
-  ronde__net_batch batch = {.n = n, .x = x, .labels = labels, .training = true, .step = 1};
-  ronde__net_result result;
-  batch.label_weight = (float)n / (float)n_labels;
-  assert_int_equal(ronde__net_forward(s.net, &batch, 1.0f / (float)n, NULL, &result), RONDE_OK);
-  assert_float_equal(result.loss_sum / (double)n, real_at(expected, "loss"), 2e-6);
-  assert_int_equal(ronde__net_backward(s.net, false, NULL), RONDE_OK);
-  check_gradients(name, &s, json_object_get(expected, "gradients"), json_object_get(expected, "buffers"));
+  check_step(name, &s, n, n_labels, x, labels, expected);
   onnx_subject_destroy(&s);
   ronde__onnx_close(file);
   json_decref(expected);
@@ -182,6 +189,9 @@ static void test_files_of_others(void **state) {
                                       "torch-open-masks",
                                       "torch-newer-open-masks",
                                       "torch-newer-windows",
+                                      "torch-newer-strided",
+                                      "torch-newer-drops",
+                                      "torch-drops",
                                       "torch-newer-gpt2",
                                       "torch-newer-llama",
                                       "torch-newer-bert",
@@ -214,6 +224,36 @@ static int n_nodes_of(const ronde_graph *graph, ronde__op_kind kind) {
   int n = 0;
   for (int i = 0; i < graph->n_nodes; i++) n += graph->nodes[i].kind == kind;
   return n;
+}
+
+/* Those of channels, of examples, in place, and as Hugging Face makes them. */
+static void test_dropouts_of_random_numbers(void **state) {
+  static const struct {
+    float p;
+    int64_t length;
+  } wanted[] = {{0.3f, 16}, {0.4f, 1}, {0.2f, 64}, {0.1f, 64}};
+  static const struct {
+    const char *file;
+    int first;
+  } files[] = {{GOLDEN "/torch-newer-drops.onnx", 0}, {GOLDEN "/torch-drops.onnx", 2}};
+  need_onnx();
+  for (size_t i = 0; i < RONDE__COUNT(files); i++) {
+    ronde__onnx *file;
+    int at = files[i].first;
+    assert_int_equal(ronde__onnx_open(files[i].file, &file), RONDE_OK);
+    onnx_subject s = subject_of_file(file, false);
+    for (int k = 0; k < s.graph->n_nodes; k++) {
+      const ronde__node *node = &s.graph->nodes[k];
+      if (node->kind != RONDE__OP_DROPOUT) continue;
+      assert_in_range(at, 0, RONDE__COUNT(wanted) - 1);
+      assert_float_equal(node->attr.probability, wanted[at].p, 1e-6);
+      assert_int_equal(ronde__max(1, node->attr.length), wanted[at].length);
+      at++;
+    }
+    assert_int_equal(at, RONDE__COUNT(wanted));
+    onnx_subject_destroy(&s);
+    ronde__onnx_close(file);
+  }
 }
 
 /* Three nodes are one op, unless somebody reads what is between them. */
@@ -321,6 +361,7 @@ static ronde_tensor *everything(ronde_graph *graph, ronde_tensor *x) {
   x = ronde_conv2d(x, "conv1",
                    &(ronde_conv2d_options){.out_channels = 6, .kernel = {3, 3}, .groups = 3, .no_bias = true});
   x = ronde_tanh(ronde_batch_norm2d(x, "bn1", &(ronde_batch_norm2d_options){.eps = 1e-3f, .momentum = 0.03f}));
+  x = ronde_dropout_dims(ronde_dropout_dims(x, 0.1f, 1), 0.05f, 0);
   x = ronde_avg_pool2d(ronde_dropout(x, 0.25f), &pool);
   ronde_cut(x, 3, (int64_t[]){1, 2, 3}, pieces);
   x = ronde_concat(
@@ -551,7 +592,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(test_files_of_others),        TEST(test_products_with_a_sigmoid), TEST(test_bad_files),
       TEST(test_dimensions_of_one_name), TEST(test_data_behind_a_link),      TEST(test_out_and_back),
-      TEST(test_what_onnx_cannot_say),   TEST(test_shuffles_of_channels),
+      TEST(test_what_onnx_cannot_say),   TEST(test_shuffles_of_channels),    TEST(test_dropouts_of_random_numbers),
   };
 #undef TEST
   return cmocka_run_group_tests(tests, NULL, NULL);

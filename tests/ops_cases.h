@@ -439,6 +439,9 @@ static const op_case op_cases[] = {
     PLAIN_OP(DROPOUT, 42, 10, 2, 3, false, .probability = 0.9f),
     PLAIN_OP(DROPOUT, 7, 130, 1, 1, true, .probability = 0.5f),
     PLAIN_OP(DROPOUT, 7, 10, 1, 1, true, .probability = 0),
+    PLAIN_OP(DROPOUT, 7, 67, 3, 3, false, .probability = 0.25f, .length = 9),
+    PLAIN_OP(DROPOUT, 42, 10, 2, 3, false, .probability = 0.5f, .length = 60),
+    PLAIN_OP(DROPOUT, 7, 130, 1, 1, true, .probability = 0.5f, .length = 13),
 
     PLAIN_OP(ACTIVATION, 1, 1, 1, 1, false, .act = RELU),
     PLAIN_OP(ACTIVATION, 7, 67, 3, 3, false, .act = RELU),

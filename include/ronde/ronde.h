@@ -216,6 +216,9 @@ RONDE_API ronde_tensor *ronde_batch_norm2d(const ronde_tensor *x, const char *na
 /* In training, sets elements to zero with this probability and divides the others by 1 - probability. Which ones depends
  * only on seed, step, layer, example and element. Otherwise x as it is. */
 RONDE_API ronde_tensor *ronde_dropout(const ronde_tensor *x, float probability);
+/* The same with one draw for each index into the first `dims` dimensions of an example, whose elements are dropped together:
+ * 1 drops channels of x [C,H,W] (PyTorch's Dropout2d), 0 whole examples (stochastic depth, by row). */
+RONDE_API ronde_tensor *ronde_dropout_dims(const ronde_tensor *x, float probability, int dims);
 RONDE_API ronde_tensor *ronde_relu(const ronde_tensor *x);
 RONDE_API ronde_tensor *ronde_tanh(const ronde_tensor *x);
 RONDE_API ronde_tensor *ronde_sigmoid(const ronde_tensor *x);

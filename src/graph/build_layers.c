@@ -134,6 +134,14 @@ ronde_tensor *ronde_dropout(const ronde_tensor *x, float probability) {
   return add_unary(RONDE__OP_DROPOUT, NULL, &(ronde__op_attr){.probability = probability}, x);
 }
 
+ronde_tensor *ronde_dropout_dims(const ronde_tensor *x, float probability, int dims) {
+  ronde__op_attr attr = {.probability = probability, .length = 1};
+  int64_t size[RONDE_MAX_RANK];
+  int rank = x ? ronde_tensor_dims(x, size) : 0;
+  for (int d = ronde__max(0, dims); d < rank; d++) attr.length *= size[d];
+  return add_unary(RONDE__OP_DROPOUT, NULL, &attr, x);
+}
+
 ronde_tensor *ronde_relu(const ronde_tensor *x) {
   return add_unary(RONDE__OP_ACTIVATION, NULL, &(ronde__op_attr){.act = RONDE__ACT_RELU}, x);
 }

@@ -112,7 +112,7 @@ ronde_status ronde__onnx_parameter(ronde__onnx_import *im, const ronde__onnx_nod
   ronde__onnx_value *value = ronde__onnx_in(im, node, i);
   if (value->kind == RONDE__ONNX_KNOWN) {
     const Onnx__TensorProto *made = NULL;
-    if (value->known->counts_examples)
+    if (value->known->per_example != 0)
       return ronde__onnx_fail(im, node, "input %d depends on an example's place in the batch", i);
     RONDE_TRY(make_constant(im, im->file->names[node->in[i]], value->known, &made));
     *value = (ronde__onnx_value){.kind = RONDE__ONNX_CONSTANT, .constant = made, .fixed = true};

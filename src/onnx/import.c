@@ -57,6 +57,7 @@ static ronde_status sizes_as_output(ronde__onnx_import *im, ronde__onnx_value *y
 static ronde_status build_node(ronde__onnx_import *im, const ronde__onnx_node *node) {
   bool done;
   RONDE_TRY(ronde__onnx_build_discrete(im, node, &done));
+  if (!done) RONDE_TRY(ronde__onnx_build_draws(im, node, &done));
   if (!done) RONDE_TRY(ronde__onnx_build_additive(im, node, &done));
   return done || ronde__onnx_evaluate(im, node) ? RONDE_OK : node->build(im, node);
 }

@@ -47,12 +47,16 @@ typedef struct ronde__onnx_place {
 typedef struct ronde__onnx_known {
   struct ronde__onnx_known *next; /* in the building's list */
   bool integers;                  /* or truths; else floats */
-  bool counts_examples;           /* it holds an example's place in the batch, as of the first one */
+  double per_example;             /* an example's values are this more than those of the one before; NAN: others */
+  int examples_at;                /* the dimension of examples, of which the first one is here, where they differ */
   int rank;
   int64_t dim[RONDE__ONNX_MAX_SIZES];
   int64_t n;
   double values[]; /* [n] */
 } ronde__onnx_known;
+
+/* Random numbers: from 0 to 1, the same with a probability added, and those that are 1 with a probability, else 0. */
+typedef enum ronde__onnx_draw { RONDE__ONNX_UNIFORM, RONDE__ONNX_RAISED, RONDE__ONNX_KEPT } ronde__onnx_draw;
 
 /* What a name stands for. */
 typedef struct ronde__onnx_value {
@@ -64,6 +68,7 @@ typedef struct ronde__onnx_value {
     RONDE__ONNX_NUMBER,
     RONDE__ONNX_KNOWN,
     RONDE__ONNX_SEQUENCE, /* of tensors */
+    RONDE__ONNX_DRAWS,    /* draws.c: random numbers */
     RONDE__ONNX_TOKENS,   /* from here on tokens.c: of tokens x, */
     RONDE__ONNX_PADDING,
     RONDE__ONNX_PLACES,
@@ -80,20 +85,22 @@ typedef struct ronde__onnx_value {
   bool fixed;                          /* whose values no training changes, */
   bool mask;                           /* which is_mask, */
   bool transposed;                     /* of a matrix; of a TENSOR that only a product reads, its last two dimensions */
-  int n;                               /* SIZES, SEQUENCE: a list of so many, */
+  int n;                               /* SIZES, SEQUENCE: a list of so many; NUMBER, DRAWS: dims in the file, */
   bool is_scalar;                      /* or one by itself; PADDING to SEEN: dims of an example in the file, */
   int64_t size[RONDE__ONNX_MAX_SIZES]; /* SEQUENCE: the ids of its tensors */
   bool shuffled; /* of a TENSOR between the nodes of a shuffle, which x is behind already: its sizes are size [n] */
   int32_t token; /* PADDING: where tokens are this one, PLACES: places from 1 on of others, */
   bool inverted; /* or where they are not; */
   double least, most;             /* LENGTHS, SEEN: lengths, as whole numbers within these bounds */
-  double number;                  /* NUMBER: floats, all alike */
+  double number;                  /* NUMBER: floats, all alike, of size [n], or of the dims of what they meet (n = 0) */
+  ronde__onnx_draw draw;          /* DRAWS of size [n], times number: */
+  double keep;                    /* the probability */
   const ronde__onnx_known *known; /* KNOWN */
 } ronde__onnx_value;
 
 /* Its array, which all examples have alike; NULL: it has none. */
 static inline const ronde__onnx_known *ronde__onnx_array(const ronde__onnx_value *value) {
-  return value && value->kind == RONDE__ONNX_KNOWN && !value->known->counts_examples ? value->known : NULL;
+  return value && value->kind == RONDE__ONNX_KNOWN && value->known->per_example == 0 ? value->known : NULL;
 }
 
 typedef struct ronde__onnx_import ronde__onnx_import;
@@ -298,6 +305,13 @@ ronde_status ronde__onnx_find_masks(ronde__onnx *file);
 ronde_status ronde__onnx_list_names(ronde__onnx *file);
 /* The number of a name; -1: there is none. */
 int ronde__onnx_find_name(const ronde__onnx *file, const char *name);
+
+/* ---- draws.c: dropout that is made of random numbers ---- */
+
+/* Builds a node that reads such numbers, or has logged why not; *done_out false: none of its inputs are. */
+ronde_status ronde__onnx_build_draws(ronde__onnx_import *im, const ronde__onnx_node *node, bool *done_out);
+/* The node's output: a dropout of its input, a NUMBER with dims. */
+ronde_status ronde__onnx_drop_number(ronde__onnx_import *im, const ronde__onnx_node *node, double ratio);
 
 /* ---- tokens.c: what is made of tokens and of lengths, up to where it becomes an activation ---- */
 

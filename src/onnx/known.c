@@ -73,7 +73,7 @@ static const known *any_known_of(ronde__onnx_import *im, const ronde__onnx_value
 
 const known *ronde__onnx_known_of(ronde__onnx_import *im, const ronde__onnx_value *value) {
   const known *array = any_known_of(im, value);
-  return array && !array->counts_examples ? array : NULL;
+  return array && array->per_example == 0 ? array : NULL;
 }
 
 /* A number takes the dims of what it meets. */
@@ -353,7 +353,7 @@ static bool reads_known(const ronde__onnx_import *im, const ronde__onnx_node *no
     const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
     if (value && (value->kind == RONDE__ONNX_KNOWN || value->mask)) return true;
   }
-  if (first && first->kind == RONDE__ONNX_NUMBER) return expands || numbers;
+  if (first && first->kind == RONDE__ONNX_NUMBER) return expands || (numbers && first->n == 0);
   if (!first || first->kind != RONDE__ONNX_CONSTANT) return first && first->kind == RONDE__ONNX_SIZES;
   bool is_one = ronde__onnx_elems(first->constant) == 1;
   return has_integers(first->constant) || (expands && (first->fixed || is_one)) ||
@@ -363,7 +363,7 @@ static bool reads_known(const ronde__onnx_import *im, const ronde__onnx_node *no
 /* A short list of integers is one of sizes again. */
 static ronde__onnx_value value_of(const known *y) {
   ronde__onnx_value sizes = {.kind = RONDE__ONNX_SIZES, .n = (int)y->n, .is_scalar = y->rank == 0};
-  if (y->counts_examples || !y->integers || y->rank > 1 || y->n > RONDE__ONNX_MAX_SIZES)
+  if (y->per_example != 0 || !y->integers || y->rank > 1 || y->n > RONDE__ONNX_MAX_SIZES)
     return (ronde__onnx_value){.kind = RONDE__ONNX_KNOWN, .known = y};
   for (int i = 0; i < sizes.n; i++) sizes.size[i] = (int64_t)y->values[i];
   return sizes;
@@ -414,6 +414,47 @@ static bool is_range_of_batch(const ronde__onnx_import *im, const ronde__onnx_no
 
 static bool looks_up(const ronde__onnx_node *node) { return !strncmp(node->proto->op_type, "Gather", 6); }
 
+/* Where dimension d of one of two operands is in their result. */
+static int spread_to(const known *y, const known *x, int d) { return d + y->rank - x->rank; }
+
+/* How the values of y = a kind b differ from one example to the next. */
+static void set_examples_of_pair(kind kind, const known *a, const known *b, known *y) {
+  double by = kind == MULTIPLY ? NAN : a->per_example + (kind == ADD ? b->per_example : -b->per_example);
+  if (kind == MULTIPLY && b->per_example == 0 && b->n && ronde__onnx_is_alike(b, b->values[0]))
+    by = a->per_example * b->values[0];
+  if (kind == MULTIPLY && a->per_example == 0 && a->n && ronde__onnx_is_alike(a, a->values[0]))
+    by = b->per_example * a->values[0];
+  int at_a = spread_to(y, a, a->examples_at), at_b = spread_to(y, b, b->examples_at);
+  if (a->per_example != 0 && b->per_example != 0 && at_a != at_b) by = NAN;
+  y->per_example = kind == ADD || kind == SUBTRACT || kind == MULTIPLY ? by : NAN;
+  y->examples_at = a->per_example != 0 ? at_a : at_b;
+}
+
+/* The dimension d of x where others of 1 have come in between; -1: it has gone. */
+static int unsqueezed(const known *x, const known *y, const known *list, int d) {
+  for (int at = 0; at < y->rank; at++) {
+    bool is_new = false;
+    for (int64_t i = 0; i < list->n; i++)
+      is_new |= (int64_t)list->values[i] == at || (int64_t)list->values[i] == at - y->rank;
+    if (!is_new && d-- == 0) return at;
+  }
+  return -1;
+}
+
+/* The same of any node, by its inputs. */
+static void set_examples(const ronde__onnx_node *node, act act, int what, const known *const *in, known *y) {
+  bool differs = false;
+  for (int i = 0; i < node->n_in; i++) differs |= in[i] && in[i]->per_example != 0 && !(i == 1 && looks_up(node));
+  if (!differs) return;
+  y->per_example = NAN;
+  if (act == PAIR) set_examples_of_pair((kind)what, in[0], in[1], y);
+  else if (act == UNARY && !strcmp(node->proto->op_type, "Identity")) y->per_example = in[0]->per_example;
+  else if (act == OTHER && what == UNSQUEEZE && in[1] && in[1]->per_example == 0) {
+    y->per_example = in[0]->per_example;
+    y->examples_at = unsqueezed(in[0], y, in[1], in[0]->examples_at);
+  }
+}
+
 bool ronde__onnx_evaluate(ronde__onnx_import *im, const ronde__onnx_node *node) {
   enum { MAX_IN = 16 };
   const known *in[MAX_IN] = {NULL}, *y;
@@ -425,7 +466,7 @@ bool ronde__onnx_evaluate(ronde__onnx_import *im, const ronde__onnx_node *node) 
   bool expands = acts[k].act == OTHER && acts[k].what == EXPAND;
   if (acts[k].act == OTHER && acts[k].what == RANGE && im->file->lead && is_range_of_batch(im, node)) {
     known *first = ronde__onnx_make_known(im, 1, (int64_t[]){1});
-    if (first) first->integers = first->counts_examples = true, *out = value_of(first);
+    if (first) first->integers = true, first->per_example = 1, *out = value_of(first);
     return first;
   }
   bool takes_all = acts[k].act == OTHER && (acts[k].what == CONCAT || acts[k].what == MOST || acts[k].what == LEAST);
@@ -445,8 +486,7 @@ bool ronde__onnx_evaluate(ronde__onnx_import *im, const ronde__onnx_node *node) 
   case UNARY: y = unary(im, in[0], node->proto->op_type); break;
   default: y = other_act(im, node, in, (other)acts[k].what);
   }
-  for (int i = 0; i < node->n_in && y; i++)
-    if (in[i] && in[i]->counts_examples && !(i == 1 && looks_up(node))) ((known *)y)->counts_examples = true;
+  if (y) set_examples(node, acts[k].act, acts[k].what, in, (known *)y);
   if (y) *out = value_of(y);
   return y;
 }

@@ -149,9 +149,8 @@ typedef struct places {
 } places;
 
 static ronde_status read_places(const ronde__onnx_import *im, const ronde__onnx_node *node,
-                                const ronde__onnx_value *given, places *p) {
+                                const ronde__onnx_value *given, const ronde__onnx_known *array, places *p) {
   enum { MAX_INDICES = 1 << 20 };
-  const ronde__onnx_known *array = ronde__onnx_array(given);
   bool is_known = array && array->integers;
   bool is_constant = given && given->kind == RONDE__ONNX_CONSTANT;
   bool is_sizes = given && given->kind == RONDE__ONNX_SIZES;
@@ -280,10 +279,46 @@ static ronde_status gather_from(ronde__onnx_import *im, const ronde__onnx_node *
   return gather_places(im, node, x, place, flattens ? 0 : ronde__onnx_attr_int(node, "axis", 0), p);
 }
 
+/* Indices that go to the next example's elements where an example's are one dimension with the batch, [N * elements], as those of
+ * PyTorch's as_strided do; NULL: they do not. */
+static const ronde__onnx_known *strided_of(const ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const ronde__onnx_value *value = ronde__onnx_in(im, node, 0), *given = ronde__onnx_in(im, node, 1);
+  const ronde__onnx_known *at = given && given->kind == RONDE__ONNX_KNOWN ? given->known : NULL;
+  int64_t dims[RONDE_MAX_RANK];
+  if (!at || !at->integers || !value || value->kind != RONDE__ONNX_TENSOR || value->order != RONDE__ONNX_AS_EVER)
+    return NULL;
+  const ronde__onnx_place place = ronde__onnx_place_of(value);
+  bool is_flat = place.rank == 1 && place.at == 0 && ronde_tensor_dims(value->x, dims) == 1;
+  bool goes_on = is_flat && at->per_example == (double)dims[0] && at->examples_at >= 0 && at->examples_at < at->rank;
+  return goes_on && at->dim[at->examples_at] == 1 && !ronde__onnx_attr_int(node, "axis", 0) ? at : NULL;
+}
+
+static ronde_status gather_strided(ronde__onnx_import *im, const ronde__onnx_node *node, places *p, int examples_at) {
+  const ronde_tensor *x = ronde__onnx_in(im, node, 0)->x;
+  const ronde__onnx_place to = {p->dims.rank, examples_at, RONDE__ONNX_ALONE};
+  int64_t dims[RONDE_MAX_RANK];
+  bool all = true;
+  ronde_tensor_dims(x, dims);
+  const int64_t n = dims[0];
+  for (int d = examples_at; d < p->dims.rank - 1; d++) p->dims.dim[d] = p->dims.dim[d + 1];
+  p->dims.rank--;
+  for (int i = 0; i < p->n; i++) {
+    if (p->at[i] < 0 || p->at[i] >= n) return ronde__onnx_fail(im, node, "an index is not in its own example");
+    all = all && p->at[i] == i;
+  }
+  if (p->dims.rank == 0) p->dims = (ronde__shape){1, {1}};
+  if (!all || p->n != n) RONDE_TRY(gather_many(im, node, x, 0, p, &x));
+  RONDE_TRY(name_next(im, node));
+  return ronde__onnx_set_place(im, node, 0, ronde_reshape(x, p->dims.rank, p->dims.dim), &to);
+}
+
 static ronde_status gather_tensor(ronde__onnx_import *im, const ronde__onnx_node *node, bool flattens) {
   places p = {0};
-  ronde_status status = read_places(im, node, ronde__onnx_in(im, node, 1), &p);
-  if (status == RONDE_OK) status = gather_from(im, node, flattens, &p);
+  const ronde__onnx_value *given = ronde__onnx_in(im, node, 1);
+  const ronde__onnx_known *strided = flattens ? NULL : strided_of(im, node);
+  ronde_status status = read_places(im, node, given, strided ? strided : ronde__onnx_array(given), &p);
+  if (status == RONDE_OK)
+    status = strided ? gather_strided(im, node, &p, strided->examples_at) : gather_from(im, node, flattens, &p);
   ronde__free(p.at);
   return status;
 }

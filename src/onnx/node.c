@@ -71,7 +71,7 @@ int64_t ronde__onnx_cast_to(const ronde__onnx_import *im, const ronde__onnx_node
   if (like->kind == RONDE__ONNX_CONSTANT) return like->constant->data_type;
   if (are_integers(like)) return ONNX__TENSOR_PROTO__DATA_TYPE__INT64;
   bool floats = like->kind == RONDE__ONNX_TENSOR || like->kind == RONDE__ONNX_NUMBER ||
-                (like->kind == RONDE__ONNX_KNOWN && !like->known->integers);
+                like->kind == RONDE__ONNX_DRAWS || (like->kind == RONDE__ONNX_KNOWN && !like->known->integers);
   return floats ? ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT : 0;
 }
 

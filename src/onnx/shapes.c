@@ -15,6 +15,13 @@ static ronde_status pass_on(ronde__onnx_import *im, const ronde__onnx_node *node
   return RONDE_OK;
 }
 
+/* The same of a number, whose dims may be others then. */
+static ronde_status pass_on_number(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  ronde__onnx_value *out = ronde__onnx_out(im, node, 0);
+  if (out) *out = (ronde__onnx_value){.kind = RONDE__ONNX_NUMBER, .number = ronde__onnx_in(im, node, 0)->number};
+  return RONDE_OK;
+}
+
 static ronde_status set_sizes(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde__onnx_value *sizes) {
   ronde__onnx_value *out = ronde__onnx_out(im, node, 0);
   if (out) *out = *sizes;
@@ -217,10 +224,10 @@ ronde_status ronde__onnx_op_reshape(ronde__onnx_import *im, const ronde__onnx_no
   ronde__onnx_value to, sizes;
   RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &to));
   if (!ronde__onnx_is_sizes(ronde__onnx_in(im, node, 0))) return ronde__onnx_reshape_tensor(im, node, &to);
-  RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &sizes)); /* a list stays a list */
-  if (to.n != 1 || (to.size[0] != -1 && to.size[0] != sizes.n))
+  RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &sizes)); /* a list stays a list, or a number by itself */
+  if (to.n > 1 || (to.n == 1 && to.size[0] != -1 && to.size[0] != sizes.n) || (to.n == 0 && sizes.n != 1))
     return ronde__onnx_fail(im, node, "a list of sizes cannot get another shape");
-  sizes.is_scalar = false;
+  sizes.is_scalar = to.n == 0;
   return set_sizes(im, node, &sizes);
 }
 
@@ -401,7 +408,9 @@ ronde_status ronde__onnx_op_cast(ronde__onnx_import *im, const ronde__onnx_node 
   double number;
   if (!sizes && to == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT && ronde__onnx_is_number(im, node, 0, &number)) {
     ronde__onnx_value *out = ronde__onnx_out(im, node, 0); /* of f64 too */
-    if (out) *out = (ronde__onnx_value){.kind = RONDE__ONNX_NUMBER, .number = (double)(float)number};
+    if (!out) return RONDE_OK;
+    *out = KIND(in, NUMBER) ? *in : (ronde__onnx_value){.kind = RONDE__ONNX_NUMBER};
+    out->number = (double)(float)number;
     return RONDE_OK;
   }
   if (sizes ? !to_sizes : to != ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT)
@@ -430,6 +439,16 @@ ronde_status ronde__onnx_op_constant(ronde__onnx_import *im, const ronde__onnx_n
   return RONDE_OK;
 }
 
+/* A number gets the dims that are input i, if these are known. */
+static void give_dims(const ronde__onnx_import *im, const ronde__onnx_node *node, int i, ronde__onnx_value *number) {
+  const ronde__onnx_value *sizes = ronde__onnx_in(im, node, i);
+  if (!KIND(sizes, SIZES)) return;
+  for (int d = 0; d < sizes->n; d++)
+    if (sizes->size[d] < 1 && !ronde__onnx_batches(sizes->size[d])) return;
+  number->n = sizes->n;
+  memcpy(number->size, sizes->size, sizeof sizes->size);
+}
+
 /* Zeros, as states of an LSTM begin. */
 ronde_status ronde__onnx_op_constant_of_shape(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const Onnx__AttributeProto *value = ronde__onnx_attr(node, "value");
@@ -444,6 +463,7 @@ ronde_status ronde__onnx_op_constant_of_shape(ronde__onnx_import *im, const rond
   }
   if (value && value->t && !ronde__onnx_read_number(value->t, &number.number))
     return ronde__onnx_fail(im, node, "only a float is supported as its value");
+  give_dims(im, node, 0, &number);
   if (out) *out = number;
   return RONDE_OK;
 }
@@ -479,6 +499,10 @@ ronde_status ronde__onnx_op_expand(ronde__onnx_import *im, const ronde__onnx_nod
   bool is_number = ronde__onnx_is_number(im, node, 0, &number.number) ||
                    (KIND(in, CONSTANT) && ronde__onnx_read_number(in->constant, &number.number));
   if (!is_zero && !is_number) return ronde__onnx_fail(im, node, "only constants that are one number can be expanded");
+  bool is_single = KIND(in, CONSTANT) ? in->constant->n_dims == 0
+                   : KIND(in, KNOWN)  ? in->known->rank == 0
+                                      : KIND(in, NUMBER) && in->n == 0;
+  if (is_single) give_dims(im, node, 1, &number);
   if (out) *out = number;
   return RONDE_OK;
 }
@@ -504,7 +528,9 @@ ronde_status ronde__onnx_op_shape(ronde__onnx_import *im, const ronde__onnx_node
                      &(ronde__onnx_value){.kind = RONDE__ONNX_SIZES, .n = !sizes.is_scalar, .size = {sizes.n}});
   }
   const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
-  if (KIND(in, CONSTANT) || KIND(in, KNOWN)) {
+  if (KIND(in, NUMBER) && in->n > 0) {
+    all = *in;
+  } else if (KIND(in, CONSTANT) || KIND(in, KNOWN)) {
     size_t rank = KIND(in, KNOWN) ? (size_t)in->known->rank : in->constant->n_dims;
     if (rank > RONDE__ONNX_MAX_SIZES || (KIND(in, CONSTANT) && ronde__onnx_elems(in->constant) < 0))
       return ronde__onnx_fail(im, node, "its input has too many dimensions, or one that makes no sense");
@@ -564,7 +590,7 @@ ronde_status ronde__onnx_op_gather(ronde__onnx_import *im, const ronde__onnx_nod
 /* Of sizes: from one place to another. */
 ronde_status ronde__onnx_op_slice(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
-  if (KIND(in, NUMBER)) return pass_on(im, node); /* a state of zeros */
+  if (KIND(in, NUMBER)) return pass_on_number(im, node); /* a state of zeros */
   if (KIND(in, TENSOR) || (KIND(in, CONSTANT) && !ronde__onnx_is_sizes(in))) return ronde__onnx_slice_tensor(im, node);
   ronde__onnx_value from, place[4] = {{.n = 0}, {.n = 0}, {.n = 1, .size = {0}}, {.n = 1, .size = {1}}};
   RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &from));

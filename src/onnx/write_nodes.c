@@ -231,7 +231,34 @@ static void write_activation(ronde__onnx_writer *w, const ronde__node *node) {
   }
 }
 
+/* Ones for as many dimensions of an example as are drawn one by one, and 1 for the rest, go through a Dropout. */
+static void write_dropout_dims(ronde__onnx_writer *w, const ronde__node *node) {
+  static const float one = 1;
+  static const int64_t ones[RONDE_MAX_RANK] = {1, 1, 1, 1, 1, 1};
+  const char *y = ronde__onnx_out_name(w, node, 0);
+  const char *own = ronde__onnx_text(w, "%s.sizes", y), *sizes = ronde__onnx_text(w, "%s.draws", y);
+  const char *whole = ronde__onnx_text(w, "%s.ones", y), *kept = ronde__onnx_text(w, "%s.kept", y);
+  const ronde__shape *shape = ronde__onnx_shape_in(w, node);
+  int64_t length = node->attr.length;
+  int dims = shape->rank;
+  while (length > 1) length /= shape->dim[--dims];
+  Onnx__NodeProto *to = ronde__onnx_add_step(w, "Shape", w->names[node->in[0]], own);
+  ronde__onnx_add_int(w, to, "end", dims + 1);
+  to = ronde__onnx_add_step(w, "Concat", own, sizes);
+  ronde__onnx_add_input(w, to, ronde__onnx_add_sizes(w, shape->rank - dims, ones));
+  ronde__onnx_add_int(w, to, "axis", 0);
+  to = ronde__onnx_add_step(w, "Expand", ronde__onnx_add_floats(w, 0, 1, &one), whole);
+  ronde__onnx_add_input(w, to, sizes);
+  to = ronde__onnx_add_step(w, "Dropout", whole, kept);
+  ronde__onnx_add_input(w, to, ronde__onnx_add_floats(w, 0, 1, &node->attr.probability));
+  ronde__onnx_add_input(w, ronde__onnx_add_like(w, node, "Mul"), kept);
+}
+
 static void write_dropout(ronde__onnx_writer *w, const ronde__node *node) {
+  if (node->attr.length > 1) {
+    write_dropout_dims(w, node);
+    return;
+  }
   Onnx__NodeProto *to = ronde__onnx_add_like(w, node, "Dropout");
   ronde__onnx_add_input(w, to, ronde__onnx_add_floats(w, 0, 1, &node->attr.probability));
 }

@@ -125,7 +125,7 @@ typedef struct ronde__op_attr {
   int dim;        /* softmax, concatenation, split: which one; layer normalisation: how many, from the last on */
   int64_t sizes[RONDE__OP_MAX_OUTPUTS]; /* split: of the pieces */
   int64_t length, step;                 /* softmax, layer normalisation: of a group's elements, set by layouts(); cross
-                                           entropy: classes */
+                                           entropy: classes; dropout: elements that are dropped together, 0 means 1 */
   bool synchronised;                    /* batch normalisation: by the statistics of all replicas' examples */
   int64_t labels, blank;                /* CTC: of an example; the class that stands for none */
   bool zero_infinity;                   /* CTC: an example that no alignment fits counts 0 */

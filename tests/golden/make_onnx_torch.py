@@ -17,6 +17,7 @@ import onnx
 import torch
 from torch import nn
 from torchvision.models import shufflenetv2, swin_transformer
+from torchvision.ops import StochasticDepth
 
 FOLDER = pathlib.Path(sys.argv[1])
 BATCH, CLASSES = 3, 10
@@ -101,6 +102,43 @@ class Windows(nn.Module):
         x = x + self.attention(y, y, y, need_weights=False)[0]
         weights = torch.softmax(torch.einsum("bid,bjd->bij", x, x) / 4, dim=-1)
         return self.fc(torch.einsum("bij,bjd->bid", weights, x).mean(1))
+
+
+class Strided(nn.Module):
+    """What the newer exporter asks of one dimension of all elements of the batch: ConvNeXt's pooling in front of a norm of
+    channels, and places that overlap."""
+
+    def __init__(self, width=6):
+        super().__init__()
+        self.conv, self.norm, self.fc = nn.Conv2d(3, width, 4, 4), nn.LayerNorm(width), nn.Linear(12, CLASSES)
+
+    def forward(self, x):
+        x = nn.functional.adaptive_avg_pool2d(self.conv(x), 1).permute(0, 2, 3, 1)
+        x = self.norm(x).flatten(1)
+        return self.fc((x * 2).as_strided((x.shape[0], 4, 3), (6, 1, 1)).flatten(1))
+
+
+class Drops(nn.Module):
+    """Dropout that exporters make of random numbers: of channels and in place, which only the newer one writes, of whole
+    examples as torchvision has it, and as Hugging Face does."""
+
+    draws_numbers = True
+
+    def __init__(self, all_kinds, width=4):
+        super().__init__()
+        self.conv1, self.conv2, self.fc = nn.Conv2d(3, width, 4, 4), nn.Conv2d(width, width, 1), nn.Linear(width, CLASSES)
+        self.drops = nn.Sequential(nn.Dropout2d(0.3), nn.Dropout(0.4, inplace=True)) if all_kinds else nn.Identity()
+        self.depth = StochasticDepth(0.2, "row")
+
+    def path(self, x, keep=0.9):
+        if not self.training:
+            return x
+        return x.div(keep) * (keep + torch.rand((x.shape[0], 1, 1, 1), dtype=x.dtype, device=x.device)).floor_()
+
+    def forward(self, x):
+        x = self.drops(self.conv1(x))
+        x = x + self.depth(self.conv2(x))
+        return self.fc((x + self.path(torch.tanh(x))).mean((2, 3)))
 
 
 class Shuffle(nn.Module):
@@ -398,6 +436,10 @@ def save(name, net, newer, open_dims):
     net.double()
     x = [one.double() if one.is_floating_point() else one for one in x]
     outputs = net.eval()(*x)
+    if hasattr(net, "draws_numbers"):  # which are others in Ronde, so that there is no loss to compare
+        expected = {"batch": BATCH, "x": numbers(x[0]), "labels": labels.tolist(), "outputs": numbers(outputs)}
+        (FOLDER / f"{name}.json").write_text(json.dumps(expected, indent=0) + "\n")
+        return
     loss = nn.functional.cross_entropy(net.train()(*x).flatten(0, -2), labels.flatten())
     loss.backward()
     places = {"places": [one.shape[1] for one in x]} if open_dims else {}
@@ -412,13 +454,14 @@ def save(name, net, newer, open_dims):
 KINDS = {"torch-resnet": Net, "torch-attention": Attention, "torch-windows": Windows,
          "torch-shuffle": Shuffle, "torch-encoder": Encoder, "torch-causal": Causal, "torch-translator": Translator,
          "torch-lstm": lambda: Recurrent(nn.LSTM), "torch-lstms": lambda: Recurrent(nn.LSTM, num_layers=2, bidirectional=True),
-         "torch-bert": bert, "torch-grus": lambda: Recurrent(nn.GRU, num_layers=2, bidirectional=True)}
+         "torch-drops": lambda: Drops(False), "torch-bert": bert, "torch-grus": lambda: Recurrent(nn.GRU, num_layers=2, bidirectional=True)}
 OPEN = {"torch-open-encoder": lambda: Encoder(most=16), "torch-open-causal": Causal, "torch-open-translator": Translator, "torch-open-gpt": Decoder,
         "torch-open-lstms": KINDS["torch-lstms"], "torch-open-series": Series, "torch-open-masks": Masks}
 NEWER = {"torch-buffers": (Buffers, 20), "torch-newer-resnet": (Net, 20), "torch-newer-gpt": (Decoder, 20), "torch-newer-causal": (Causal, 20),
          "torch-newer-encoder": (Encoder, 20), "torch-newer-series": (Series, 20), "torch-newer-heads": (Series, 23),
          "torch-newer-masked": (Causal, 23), "torch-newer-open-gpt": (Decoder, 20), "torch-newer-open-heads": (Series, 23),
-         "torch-newer-open-masks": (Masks, 20), "torch-newer-windows": (Windows, 20),
+         "torch-newer-open-masks": (Masks, 20), "torch-newer-windows": (Windows, 20), "torch-newer-strided": (Strided, 20),
+         "torch-newer-drops": (lambda: Drops(True), 20),
          "torch-newer-gpt2": (gpt2, 23), "torch-newer-llama": (llama, 23), "torch-newer-bert": (bert, 23),
          "torch-newer-vit": (vit, 23), "torch-newer-distilbert": (distilbert, 23)}
 for name, kind in {**KINDS, **OPEN, **{name: kind for name, (kind, _) in NEWER.items()}}.items():

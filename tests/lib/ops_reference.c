@@ -598,7 +598,8 @@ static void dropout_reference(const op_case *c, reference *r) {
   make_output(c, r, input_shape(c), 0);
   r->din[0] = expected_make(r->out[0].n, 0);
   for (int64_t i = 0; i < r->out[0].n; i++) {
-    float kept = is_dropped(c->attr.probability, i / example_elems(c), i % example_elems(c)) ? 0 : factor;
+    int64_t stretch = i % example_elems(c) / (c->attr.length ? c->attr.length : 1);
+    float kept = is_dropped(c->attr.probability, i / example_elems(c), stretch) ? 0 : factor;
     r->out[0].exact[i] = r->in[0][i] * kept;
     r->din[0].exact[i] = r->dout[0][i] * kept;
   }
