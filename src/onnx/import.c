@@ -58,6 +58,7 @@ static ronde_status build_node(ronde__onnx_import *im, const ronde__onnx_node *n
   bool done;
   RONDE_TRY(ronde__onnx_build_discrete(im, node, &done));
   if (!done) RONDE_TRY(ronde__onnx_build_draws(im, node, &done));
+  if (!done) RONDE_TRY(ronde__onnx_build_gates(im, node, &done));
   if (!done) RONDE_TRY(ronde__onnx_build_additive(im, node, &done));
   return done || ronde__onnx_evaluate(im, node) ? RONDE_OK : node->build(im, node);
 }
@@ -182,6 +183,7 @@ static ronde_tensor *build(const ronde__onnx *file, ronde_graph *graph, ronde_te
   const ronde_tensor *y = status == RONDE_OK ? im.values[file->output].x : NULL;
   ronde__free(im.values);
   ronde__onnx_release_known(&im);
+  ronde__onnx_release_rows(&im);
   return y ? graph->tensors[y->id] : NULL;
 }
 

@@ -12,6 +12,7 @@ enum { RONDE__ONNX_MAX_SIZES = RONDE_MAX_RANK + 2 };
 /* The batch's size, where sizes are computed, and so many times the batch's. */
 #define RONDE__ONNX_BATCH (-(INT64_C(1) << 62))
 #define RONDE__ONNX_BATCHES(k) (RONDE__ONNX_BATCH + ((k)-1))
+#define RONDE__ONNX_MAX_STRETCHES 16 /* gates of an LSTM's biases, of two directions */
 #define RONDE__ONNX_MAX_BATCHES (INT64_C(1) << 32)
 /* How often the batch: 1 of RONDE__ONNX_BATCH, 0 of a size without it. */
 static inline int64_t ronde__onnx_batches(int64_t size) {
@@ -58,6 +59,17 @@ typedef struct ronde__onnx_known {
 /* Random numbers: from 0 to 1, the same with a probability added, and those that are 1 with a probability, else 0. */
 typedef enum ronde__onnx_draw { RONDE__ONNX_UNIFORM, RONDE__ONNX_RAISED, RONDE__ONNX_KEPT } ronde__onnx_draw;
 
+/* Stretches of rows of initializers, matrices or vectors, one behind the other. */
+typedef struct ronde__onnx_rows {
+  struct ronde__onnx_rows *next; /* in the building's list */
+  bool has_directions;           /* as a dimension more, in front */
+  int n;
+  struct {
+    const Onnx__TensorProto *tensor;
+    int64_t first, n;
+  } stretch[RONDE__ONNX_MAX_STRETCHES]; /* [n] */
+} ronde__onnx_rows;
+
 /* What a name stands for. */
 typedef struct ronde__onnx_value {
   enum {
@@ -69,6 +81,7 @@ typedef struct ronde__onnx_value {
     RONDE__ONNX_KNOWN,
     RONDE__ONNX_SEQUENCE, /* of tensors */
     RONDE__ONNX_DRAWS,    /* draws.c: random numbers */
+    RONDE__ONNX_ROWS,     /* gates.c: of weights of a recurrent layer */
     RONDE__ONNX_TOKENS,   /* from here on tokens.c: of tokens x, */
     RONDE__ONNX_PADDING,
     RONDE__ONNX_PLACES,
@@ -96,6 +109,7 @@ typedef struct ronde__onnx_value {
   ronde__onnx_draw draw;          /* DRAWS of size [n], times number: */
   double keep;                    /* the probability */
   const ronde__onnx_known *known; /* KNOWN */
+  const ronde__onnx_rows *rows;   /* ROWS */
 } ronde__onnx_value;
 
 /* Its array, which all examples have alike; NULL: it has none. */
@@ -197,6 +211,7 @@ struct ronde__onnx_import {
   ronde__onnx *records;     /* the file, where its weights are to be noted; else NULL */
   ronde__onnx_known *known; /* all of them, */
   int64_t n_known;          /* and their elements */
+  ronde__onnx_rows *rows;   /* all of them */
 };
 
 /* ---- tensor.c: what initializers hold ---- */
@@ -305,6 +320,24 @@ ronde_status ronde__onnx_find_masks(ronde__onnx *file);
 ronde_status ronde__onnx_list_names(ronde__onnx *file);
 /* The number of a name; -1: there is none. */
 int ronde__onnx_find_name(const ronde__onnx *file, const char *name);
+
+/* ---- weights.c: in the order of elements that Ronde's layers have ---- */
+
+/* The gate of ONNX that Ronde's gate i is. */
+int ronde__onnx_gate_from(ronde__onnx_change change, int i);
+
+/* ---- gates.c: weights of recurrent layers whose gates nodes turn ---- */
+
+/* Builds a node that cuts such weights, or reads such a cut and is no recurrent layer, or has logged why not; *done_out false: it
+ * does neither. */
+ronde_status ronde__onnx_build_gates(ronde__onnx_import *im, const ronde__onnx_node *node, bool *done_out);
+/* As the layer has them: [directions, rows, columns], or [directions, rows]; rank 0: there are none such. */
+ronde__shape ronde__onnx_dims_of_gates(const ronde__onnx_rows *rows, int directions);
+/* The initializer of which a part of so many gates has all rows, in ONNX's order where the initializer has Ronde's; NULL: there is
+ * none. */
+const Onnx__TensorProto *ronde__onnx_turned_gates(const ronde__onnx_rows *rows, ronde__onnx_change change, int gates,
+                                                  int part);
+void ronde__onnx_release_rows(ronde__onnx_import *im);
 
 /* ---- draws.c: dropout that is made of random numbers ---- */
 

@@ -91,8 +91,15 @@ static ronde_status read_sequence(ronde__onnx_import *im, const ronde__onnx_node
   return read_lengths(im, c);
 }
 
+/* Of an initializer, or of one whose gates nodes have turned. */
+static ronde__shape dims_of(const ronde__onnx_import *im, const cell *c, int i) {
+  const ronde__onnx_value *value = ronde__onnx_in(im, c->node, i);
+  return value && value->kind == RONDE__ONNX_ROWS ? ronde__onnx_dims_of_gates(value->rows, c->directions)
+                                                  : ronde__onnx_dims_of(im, c->node, i);
+}
+
 static ronde_status read_sizes(const ronde__onnx_import *im, const ronde__onnx_node *node, cell *c) {
-  ronde__shape w = ronde__onnx_dims_of(im, node, 1), r = ronde__onnx_dims_of(im, node, 2);
+  ronde__shape w = dims_of(im, c, 1), r = dims_of(im, c, 2);
   c->hidden = r.dim[2], c->features = w.dim[2];
   bool right = w.rank == 3 && r.rank == 3 && w.dim[0] == c->directions && r.dim[0] == c->directions &&
                c->hidden <= INT32_MAX / 8 && r.dim[1] == c->gates * c->hidden && w.dim[1] == c->gates * c->hidden;
@@ -152,10 +159,21 @@ static bool has_peepholes(const ronde__onnx_import *im, const cell *c) {
   return c->kind == RONDE__OP_LSTM && ronde__onnx_in(im, c->node, PEEPHOLES) != NULL;
 }
 
+/* Part k of input i, where nodes have turned its gates: the initializer as it is. */
+static ronde_status take_turned(ronde__onnx_import *im, const cell *c, int i, int k, const ronde__shape *shape,
+                                ronde__onnx_layer *layer) {
+  const ronde__onnx_rows *rows = ronde__onnx_in(im, c->node, i)->rows;
+  const Onnx__TensorProto *tensor = ronde__onnx_turned_gates(rows, c->change, c->gates, k);
+  if (!tensor || tensor->dims[0] != shape->dim[0] || !ronde__onnx_is_weight_name(tensor->name))
+    return ronde__onnx_fail(im, c->node, "the gates of input %d are not those of one initializer in ONNX's order", i);
+  return ronde__onnx_take_tensor(im, c->node, tensor, NULL, RONDE__ONNX_AS_IT_IS, shape, false, layer);
+}
+
 /* Part k of input i, which has the rows of all directions one after the other; of a bias, first those of x, then those of h. */
 static ronde_status take_part(ronde__onnx_import *im, const cell *c, int i, int k, const ronde__shape *shape,
                               ronde__onnx_layer *layer) {
   const bool is_bias = i == BIAS;
+  if (ronde__onnx_in(im, c->node, i)->kind == RONDE__ONNX_ROWS) return take_turned(im, c, i, k, shape, layer);
   char *name = part_name(im, c, i, is_bias ? k / 2 : k, is_bias && k % 2);
   if (!name) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for names", im->file->path);
   ronde_status status =
@@ -168,7 +186,7 @@ static ronde_status take_part(ronde__onnx_import *im, const cell *c, int i, int 
 /* Whether an input that may be left out has these dims. */
 static ronde_status check_dims(const ronde__onnx_import *im, const cell *c, int i, const ronde__shape *wanted,
                                const char *what) {
-  ronde__shape given = ronde__onnx_dims_of(im, c->node, i);
+  ronde__shape given = dims_of(im, c, i);
   return ronde__shape_equal(&given, wanted) ? RONDE_OK
                                             : ronde__onnx_fail(im, c->node, "its %s have another shape", what);
 }

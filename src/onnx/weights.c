@@ -17,13 +17,16 @@ static void transpose(const float *values, int64_t rows, int64_t columns, float 
 }
 
 /* Block i of Ronde's rows is block from[i] of ONNX's. */
+static const struct {
+  int n, from[4];
+} orders[] = {[RONDE__ONNX_LSTM_GATES] = {4, {0, 2, 3, 1}},
+              [RONDE__ONNX_GRU_GATES] = {3, {1, 0, 2}},
+              [RONDE__ONNX_RNN_GATES] = {1, {0}},
+              [RONDE__ONNX_PEEPHOLES] = {3, {0, 2, 1}}};
+
+int ronde__onnx_gate_from(ronde__onnx_change change, int i) { return orders[change].from[i]; }
+
 static void turn_gates(const float *values, const ronde__onnx_weight *weight, float *out) {
-  static const struct {
-    int n, from[4];
-  } orders[] = {[RONDE__ONNX_LSTM_GATES] = {4, {0, 2, 3, 1}},
-                [RONDE__ONNX_GRU_GATES] = {3, {1, 0, 2}},
-                [RONDE__ONNX_RNN_GATES] = {1, {0}},
-                [RONDE__ONNX_PEEPHOLES] = {3, {0, 2, 1}}};
   const int n = orders[weight->change].n, *from = orders[weight->change].from;
   const int64_t own = ronde__shape_elems(&weight->shape), block = own / n;
   for (int gate = 0; gate < n; gate++)

@@ -621,6 +621,42 @@ def bad():
     with_lengths("lengths-sum", (), "Add twice: its input lengths is lengths, on which this is not supported",
                  node("Add", ["lengths", "lengths"], ["twice"], name="twice"), lengths="twice")
 
+    def turned(name, says, order, sources=("W",) * 3, axis=0):
+        n = Net("bad", [4, 3])
+        for source in {*sources}:
+            n.weight(source, 6, 3)
+        parts = [n.add("Slice", [source, n.constant(f"first{i}", [2 * i]), n.constant(f"end{i}", [2 * i + 2]),
+                                 n.constant("axes", [axis])], f"part{i}") for i, source in enumerate(sources)]
+        n.add("Unsqueeze", [n.add("Concat", [parts[i] for i in order], "gates", axis=0), n.constant("front", [0])], "all")
+        n.add("Transpose", ["input"], "b", perm=[1, 0, 2])
+        n.add("GRU", ["b", "all", n.weight("R", 1, 6, 2)], ["", "c"], hidden_size=2)
+        n.add("Flatten", [n.add("Transpose", ["c"], "d", perm=[1, 0, 2])], "e")
+        n.add("Gemm", ["e", n.weight("fc.weight", CLASSES, 2)], "output", transB=1)
+        put(name, n.model(), says)
+
+    turned("gates-order", "the gates of input 1 are not those of one initializer in ONNX's order", [0, 1, 2])
+    turned("gates-mixed", "the gates of input 1 are not those of one initializer in ONNX's order", [1, 0, 2], ("W", "W", "V"))
+    turned("gates-columns", "only rows that follow each other can be cut", [1, 0, 2], axis=1)
+    turned("gates-few", "its weights are not initializers [1, 3 hidden, features]", [1, 0])
+
+    def drawn(name, says, sizes, more=(), **options):
+        n = Net("bad", [4, 3])
+        size = n.add("Concat", [n.add("Shape", ["input"], "first", end=1), n.constant("rest", sizes)], "sizes", axis=0)
+        n.add("RandomUniformLike", [n.add("ConstantOfShape", [size], "zeros")], "uniform", **options)
+        for i, op in enumerate(more):
+            n.add(op, ["uniform", n.constant("p", 0.5, np.float32)][:2 - (op == "Floor")], "uniform" if i else "drawn")
+        last = "drawn" if more else "uniform"
+        n.add("Flatten", [n.add("Mul", ["input", last], "a")], "b")
+        n.add("Gemm", ["b", n.weight("fc.weight", CLASSES, 12)], "output", transB=1)
+        put(name, n.model(), says)
+
+    of_random = "of random numbers only dropout is supported"
+    drawn("draws-uniform", of_random, [1, 1])
+    drawn("draws-range", "only numbers from 0 to 1 are supported", [1, 1], low=-1.0)
+    drawn("draws-floor", of_random, [1, 1], ["Floor"])
+    drawn("draws-sum", of_random, [1, 1], ["Add"])
+    drawn("draws-columns", "its random numbers are not drawn for each example", [1, 3], ["Less"])
+
     def causal(name, says, size, k):
         n = Net("bad", [4, 4])
         n.constant("shape", size)

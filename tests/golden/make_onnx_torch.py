@@ -356,7 +356,7 @@ class Translator(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """Of each token a row of logits. PyTorch turns gates by nodes, unless constants are folded."""
+    """Of each token a row of logits. PyTorch turns gates by nodes, unless its older exporter folds constants."""
 
     folds = True
 
@@ -432,7 +432,7 @@ def save(name, net, newer, open_dims):
                           opset_version=17, do_constant_folding=hasattr(net, "folds"), dynamo=False, input_names=names,
                           dynamic_axes=dict(zip(names, axes)))
     turned = {f"{name}.weight" for name, part in net.named_modules() if type(part).__name__ == "Conv1D"}  # [in,out], of linear layers
-    called = folded_names(FOLDER / f"{name}.onnx", net) if hasattr(net, "folds") else {}
+    called = folded_names(FOLDER / f"{name}.onnx", net) if hasattr(net, "folds") and not newer else {}
     net.double()
     x = [one.double() if one.is_floating_point() else one for one in x]
     outputs = net.eval()(*x)
@@ -462,6 +462,8 @@ NEWER = {"torch-buffers": (Buffers, 20), "torch-newer-resnet": (Net, 20), "torch
          "torch-newer-masked": (Causal, 23), "torch-newer-open-gpt": (Decoder, 20), "torch-newer-open-heads": (Series, 23),
          "torch-newer-open-masks": (Masks, 20), "torch-newer-windows": (Windows, 20), "torch-newer-strided": (Strided, 20),
          "torch-newer-drops": (lambda: Drops(True), 20),
+         "torch-newer-lstms": (KINDS["torch-lstms"], 20), "torch-newer-grus": (KINDS["torch-grus"], 20),
+         "torch-newer-open-lstm": (lambda: Recurrent(nn.LSTM, bias=False), 20),
          "torch-newer-gpt2": (gpt2, 23), "torch-newer-llama": (llama, 23), "torch-newer-bert": (bert, 23),
          "torch-newer-vit": (vit, 23), "torch-newer-distilbert": (distilbert, 23)}
 for name, kind in {**KINDS, **OPEN, **{name: kind for name, (kind, _) in NEWER.items()}}.items():
