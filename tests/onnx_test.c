@@ -195,6 +195,8 @@ static void test_files_of_others(void **state) {
                                       "torch-newer-grus",
                                       "torch-newer-open-lstm",
                                       "torch-drops",
+                                      "torch-series1d",
+                                      "torch-newer-series1d",
                                       "torch-newer-gpt2",
                                       "torch-newer-llama",
                                       "torch-newer-bert",

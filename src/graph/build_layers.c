@@ -16,8 +16,8 @@ static ronde_tensor *add_unary(ronde__op_kind kind, const char *name, const rond
   return add_node(kind, name, attr, (const ronde_tensor *const[]){x}, 1);
 }
 
-static ronde_tensor *add_conv(const ronde_tensor *x, const char *name, const ronde_conv2d_options *o,
-                              bool of_sequence) {
+ronde_tensor *ronde__conv_image(const ronde_tensor *x, const char *name, const ronde_conv2d_options *o,
+                                bool of_sequence) {
   ronde__op_attr attr = {.out_channels = o->out_channels,
                          .groups = o->groups,
                          .bias = !o->no_bias,
@@ -35,11 +35,18 @@ static ronde_tensor *add_conv(const ronde_tensor *x, const char *name, const ron
 }
 
 ronde_tensor *ronde_conv2d(const ronde_tensor *x, const char *name, const ronde_conv2d_options *options) {
-  return add_conv(x, name, options, false);
+  return ronde__conv_image(x, name, options, false);
 }
 
-ronde_tensor *ronde_conv_transpose2d(const ronde_tensor *x, const char *name, const ronde_conv_transpose2d_options *o) {
-  ronde__op_attr attr = {.out_channels = o->out_channels, .groups = o->groups, .bias = !o->no_bias};
+ronde_tensor *ronde_conv_transpose2d(const ronde_tensor *x, const char *name,
+                                     const ronde_conv_transpose2d_options *options) {
+  return ronde__conv_transpose_image(x, name, options, false);
+}
+
+ronde_tensor *ronde__conv_transpose_image(const ronde_tensor *x, const char *name,
+                                          const ronde_conv_transpose2d_options *o, bool of_sequence) {
+  ronde__op_attr attr = {
+      .out_channels = o->out_channels, .groups = o->groups, .bias = !o->no_bias, .of_sequence = of_sequence};
   for (int d = 0; d < 2; d++) {
     attr.kernel[d] = o->kernel[d];
     attr.stride[d] = o->stride[d] ? o->stride[d] : 1;
@@ -67,7 +74,7 @@ ronde_tensor *ronde_conv1d(const ronde_tensor *x, const char *name, const ronde_
         x->graph, ronde__fail(RONDE_E_USAGE, "%s: a sequence of channels is needed, [C,T], but %s has %d dimensions",
                               name, x->label, x->shape.rank));
   ronde__op_attr image = {.shape = {.rank = 3, .dim = {dims[0], 1, dims[1]}}};
-  ronde_tensor *y = add_conv(add_unary(RONDE__OP_RESHAPE, NULL, &image, x), name, &options, true);
+  ronde_tensor *y = ronde__conv_image(add_unary(RONDE__OP_RESHAPE, NULL, &image, x), name, &options, true);
   if (!y) return NULL;
   ronde__op_attr sequence = {.shape = {.rank = 2, .dim = {y->shape.dim[0], y->shape.dim[2]}}};
   return add_unary(RONDE__OP_RESHAPE, NULL, &sequence, y);

@@ -75,6 +75,13 @@ struct ronde_graph {
  * place of LABEL.weight and so on: of a network from a file. Read by the next call, until when they must stay. Returns the
  * graph's status. */
 ronde_status ronde__graph_name_next(ronde_graph *graph, const char *label, const char *const *names, int n);
+
+/* ronde_conv2d and ronde_conv_transpose2d; of_sequence: of an image of one row, along it, with a weight of 3 dimensions. */
+ronde_tensor *ronde__conv_image(const ronde_tensor *x, const char *name, const ronde_conv2d_options *options,
+                                bool of_sequence);
+ronde_tensor *ronde__conv_transpose_image(const ronde_tensor *x, const char *name,
+                                          const ronde_conv_transpose2d_options *options, bool of_sequence);
+
 /* From now on a parameter is a constant of these values, which are copied. */
 ronde_status ronde__graph_fix(ronde_graph *graph, int param, const float *values);
 /* Records one op; name NULL: that of ronde__graph_name_next, or made up from the op's. outputs_out [n_outputs] (NULL: the

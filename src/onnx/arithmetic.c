@@ -17,7 +17,7 @@ static ronde_status build_function(ronde__onnx_import *im, const ronde__onnx_nod
                                    double a, double b) {
   const ronde_tensor *x;
   ronde__onnx_place place = {0};
-  RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
+  RONDE_TRY(ronde__onnx_in_any(im, node, 0, &x, &place));
   RONDE_TRY(name_next(im, node));
   return ronde__onnx_set_place(im, node, 0, ronde_function(x, kind, (float)a, (float)b), &place);
 }
@@ -149,7 +149,7 @@ static ronde_status build_number(ronde__onnx_import *im, const ronde__onnx_node 
   ronde__onnx_place place = {0};
   const ronde__onnx_node *last = node;
   float c = (float)number, offset;
-  RONDE_TRY(ronde__onnx_in_place(im, node, 1 - number_at, &x, &place));
+  RONDE_TRY(ronde__onnx_in_any(im, node, 1 - number_at, &x, &place));
   if (kind == RONDE__PAIR_MULTIPLY && add_behind(im, node, &offset, &last)) {
     RONDE_TRY(name_next(im, node));
     return ronde__onnx_set_place(im, last, 0, ronde_function(x, RONDE_AFFINE, c, offset), &place);
@@ -158,14 +158,32 @@ static ronde_status build_number(ronde__onnx_import *im, const ronde__onnx_node 
   return ronde__onnx_set_place(im, node, 0, apply_number(kind, x, c, number_at == 0), &place);
 }
 
-/* Each operand has the rank of the largest one. */
+/* Whether all operands are images of one row, or one pixel, and of one size. */
+static bool are_images(const ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const ronde__onnx_value *first = ronde__onnx_in(im, node, 0);
+  for (int i = 0; i < node->n_in; i++) {
+    const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
+    if (!KIND(value, TENSOR) || value->order != RONDE__ONNX_IMAGE || value->n != first->n ||
+        !ronde__shape_equal(&value->x->shape, &first->x->shape))
+      return false;
+  }
+  return true;
+}
+
+/* Operand i with the rank of the largest one. */
+static ronde_status take_operand(ronde__onnx_import *im, const ronde__onnx_node *node, int i, bool as_image,
+                                 ronde__onnx_place *place, const ronde_tensor **x_out) {
+  return as_image ? ronde__onnx_in_any(im, node, i, x_out, place) : ronde__onnx_operand(im, node, i, place, x_out);
+}
+
 static ronde_status build_pairs(ronde__onnx_import *im, const ronde__onnx_node *node, binary call,
                                 const ronde_tensor **y_out, ronde__onnx_place *place_out) {
   const ronde_tensor *x;
+  const bool as_image = are_images(im, node);
   RONDE_TRY(ronde__onnx_common(im, node, 0, node->n_in, place_out));
-  RONDE_TRY(ronde__onnx_operand(im, node, 0, place_out, y_out));
+  RONDE_TRY(take_operand(im, node, 0, as_image, place_out, y_out));
   for (int i = 1; i < node->n_in; i++) {
-    RONDE_TRY(ronde__onnx_operand(im, node, i, place_out, &x));
+    RONDE_TRY(take_operand(im, node, i, as_image, place_out, &x));
     if (i == node->n_in - 1) RONDE_TRY(name_next(im, node));
     if (!(*y_out = call(*y_out, x))) return ronde_graph_status(im->graph);
   }

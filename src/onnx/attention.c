@@ -94,7 +94,7 @@ static ronde_status read_lengths(const ronde__onnx_import *im, attention *a) {
 
 static ronde_status read_packed(ronde__onnx_import *im, attention *a, const ronde_tensor *packed) {
   a->packed = packed;
-  a->place = (ronde__onnx_place){3, 0, RONDE__ONNX_ALONE};
+  a->place = (ronde__onnx_place){3, 0, RONDE__ONNX_ALONE, 0};
   a->in_rows = true;
   return read_sizes(im, a);
 }
@@ -173,7 +173,7 @@ static const ronde_tensor *by_heads(const attention *a, const ronde_tensor *x, i
 
 /* Keys or values behind those of before, which are [batch,heads,time,features] in any case. */
 static ronde_status with_past(ronde__onnx_import *im, attention *a, int i, const ronde_tensor **x) {
-  const ronde__onnx_place place = {4, a->lead ? RONDE__ONNX_ALIKE : 0, RONDE__ONNX_ALONE};
+  const ronde__onnx_place place = {4, a->lead ? RONDE__ONNX_ALIKE : 0, RONDE__ONNX_ALONE, 0};
   int64_t dims[RONDE_MAX_RANK];
   const ronde_tensor *before;
   if (!ronde__onnx_in(im, a->node, i)) return RONDE_OK;
@@ -260,7 +260,7 @@ static ronde_status add_known_masks(ronde__onnx_import *im, const attention *a, 
 
 /* A mask that is computed, or trained. */
 static ronde_status add_mask(ronde__onnx_import *im, const attention *a, const ronde_tensor **scores) {
-  const ronde__onnx_place place = {4, a->lead ? RONDE__ONNX_ALIKE : 0, RONDE__ONNX_ALONE};
+  const ronde__onnx_place place = {4, a->lead ? RONDE__ONNX_ALIKE : 0, RONDE__ONNX_ALONE, 0};
   const ronde__onnx_value *given = ronde__onnx_in(im, a->node, MASK);
   const ronde_tensor *mask;
   if (!given || (given->kind != RONDE__ONNX_TENSOR && ronde__onnx_known_of(im, given))) return RONDE_OK;
@@ -281,7 +281,7 @@ static const ronde_tensor *grouped(const attention *a, const ronde_tensor *x, in
 
 /* Sets an output [(examples),heads,rows,columns]. */
 static ronde_status set_part(ronde__onnx_import *im, const attention *a, int i, const ronde_tensor *x) {
-  const ronde__onnx_place place = {4, a->lead ? RONDE__ONNX_ALIKE : 0, RONDE__ONNX_ALONE};
+  const ronde__onnx_place place = {4, a->lead ? RONDE__ONNX_ALIKE : 0, RONDE__ONNX_ALONE, 0};
   return ronde__onnx_is_read(im, a->node, i) ? ronde__onnx_set_place(im, a->node, i, x, &place) : RONDE_OK;
 }
 

@@ -72,6 +72,11 @@ static ronde_status build_nodes(ronde__onnx_import *im) {
   if (!im->file->lead && y->kind == RONDE__ONNX_SIZES && y->n > 0) RONDE_TRY(sizes_as_output(im, y));
   if (!im->file->lead && y->kind == RONDE__ONNX_KNOWN && y->known->n > 0 && y->known->rank <= RONDE_MAX_RANK)
     RONDE_TRY(known_as_output(im, y));
+  if (y->kind == RONDE__ONNX_TENSOR && y->order == RONDE__ONNX_IMAGE) {
+    y->x = ronde__onnx_as_in_file(y);
+    y->order = RONDE__ONNX_AS_EVER;
+    if (!y->x) return ronde_graph_status(im->graph);
+  }
   if (y->kind == RONDE__ONNX_TENSOR && y->order == RONDE__ONNX_AS_EVER && !y->merged && !y->transposed &&
       y->at == (im->file->lead ? 0 : RONDE__ONNX_ALIKE))
     return RONDE_OK;

@@ -20,11 +20,13 @@ static inline int64_t ronde__onnx_batches(int64_t size) {
                                                                                          : 0;
 }
 
-/* Whether dims of an activation stand as behind, or in front of, an LSTM or GRU of one direction, whose dimension is left out. */
+/* Whether dims of an activation stand as behind, or in front of, an LSTM or GRU of one direction, whose dimension is left out; or as
+ * those of an image of one row, or of one pixel, which in the file has no height, or neither height nor width. */
 typedef enum ronde__onnx_order {
   RONDE__ONNX_AS_EVER,
   RONDE__ONNX_DIRECTIONS, /* [T,1,N,H] */
-  RONDE__ONNX_STATE       /* [1,N,H] */
+  RONDE__ONNX_STATE,      /* [1,N,H] */
+  RONDE__ONNX_IMAGE       /* [N,C,W] or [N,C] */
 } ronde__onnx_order;
 
 enum { RONDE__ONNX_ALIKE = -1 };
@@ -42,6 +44,7 @@ typedef struct ronde__onnx_place {
   int rank; /* in the file */
   int at;   /* of the batch; RONDE__ONNX_ALIKE: there is none, and all examples have the same */
   ronde__onnx_merged merged;
+  int image; /* Ronde's is an image [C,1,W] or [C,1,1], of which the file's has so many dims, 2 or 1; 0: it has them all */
 } ronde__onnx_place;
 
 /* An array that follows from the file alone. */
@@ -97,6 +100,7 @@ typedef struct ronde__onnx_value {
   const Onnx__TensorProto *constant;   /* CONSTANT, */
   bool fixed;                          /* whose values no training changes, */
   bool mask;                           /* which is_mask, */
+  bool row;                            /* of a convolution along one dimension, in the file by now along the width, */
   bool transposed;                     /* of a matrix; of a TENSOR that only a product reads, its last two dimensions */
   int n;                               /* SIZES, SEQUENCE: a list of so many; NUMBER, DRAWS: dims in the file, */
   bool is_scalar;                      /* or one by itself; PADDING to SEEN: dims of an example in the file, */
@@ -377,6 +381,8 @@ void ronde__onnx_release_known(ronde__onnx_import *im);
 
 /* Of an activation, or of a constant. */
 ronde__onnx_place ronde__onnx_place_of(const ronde__onnx_value *value);
+/* The tensor of a value, with the dimensions of an example that the file has. */
+const ronde_tensor *ronde__onnx_as_in_file(const ronde__onnx_value *value);
 /* Of input i wherever its batch stands, a constant of floats becoming a parameter: the tensor of an example. */
 ronde_status ronde__onnx_in_place(ronde__onnx_import *im, const ronde__onnx_node *node, int i,
                                   const ronde_tensor **x_out, ronde__onnx_place *place_out);
@@ -398,6 +404,15 @@ ronde_status ronde__onnx_fixed_operand(ronde__onnx_import *im, const ronde__onnx
 /* Sets output i as ronde__onnx_set does, at its place. */
 ronde_status ronde__onnx_set_place(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const ronde_tensor *x,
                                    const ronde__onnx_place *place);
+/* Input i in its place, where an image of one row or one pixel stays an image: for what works on all elements alike. */
+ronde_status ronde__onnx_in_any(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const ronde_tensor **x_out,
+                                ronde__onnx_place *place_out);
+/* Input i [N,C,H,W] as an image; [N,C,W], or [N,C], as one of one row, or one pixel. */
+ronde_status ronde__onnx_in_image(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor **x_out,
+                                  ronde__onnx_place *place_out);
+/* Output 0, which is there already, stands so. */
+void ronde__onnx_give_place(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde__onnx_place *place);
+
 /* Output 0 is input 0 with other sizes, which stand so in the file. */
 ronde_status ronde__onnx_reshape_tensor(ronde__onnx_import *im, const ronde__onnx_node *node,
                                         const ronde__onnx_value *sizes);
@@ -446,9 +461,9 @@ typedef struct ronde__onnx_window {
   bool ceil_mode;
 } ronde__onnx_window;
 
-/* Of a convolution or pooling over x [C,H,W]. */
+/* Of a convolution or pooling over x [C,H,W], or along its width alone. */
 ronde_status ronde__onnx_read_window(const ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor *x,
-                                     const int64_t kernel[2], ronde__onnx_window *window_out);
+                                     bool along_width, const int64_t kernel[2], ronde__onnx_window *window_out);
 
 /* ---- operators: one function for each row of operators.inc ---- */
 

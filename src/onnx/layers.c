@@ -18,16 +18,31 @@ static ronde_status take_conv(ronde__onnx_import *im, const ronde__onnx_node *no
   return ronde__onnx_begin(im, layer);
 }
 
+/* The weight has 4 dimensions; or 3, for an image of one row. */
+static ronde_status read_kernel(const ronde__onnx_import *im, const ronde__onnx_node *node,
+                                const ronde__onnx_place *place, const ronde__shape *weight, bool *of_row_out,
+                                int64_t kernel_out[2]) {
+  bool of_row = place->image == 2 || ronde__onnx_in(im, node, 1)->row;
+  if (place->image == 1 || weight->rank != (of_row ? 3 : 4))
+    return ronde__onnx_fail(im, node, "its weight is not an initializer of as many dimensions as its input");
+  kernel_out[0] = of_row ? 1 : weight->dim[2];
+  kernel_out[1] = weight->dim[weight->rank - 1];
+  *of_row_out = of_row;
+  return RONDE_OK;
+}
+
 ronde_status ronde__onnx_op_conv(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *x;
   ronde__onnx_window window;
   ronde__onnx_layer layer = {0};
+  ronde__onnx_place place = {0};
   ronde__shape weight = ronde__onnx_dims_of(im, node, 1);
-  int64_t groups = ronde__onnx_attr_int(node, "group", 1);
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
-  if (weight.rank != 4 || groups < 1 || groups > INT32_MAX)
-    return ronde__onnx_fail(im, node, "its weight is not an initializer of 4 dimensions, or its groups are impossible");
-  RONDE_TRY(ronde__onnx_read_window(im, node, x, &weight.dim[2], &window));
+  int64_t groups = ronde__onnx_attr_int(node, "group", 1), kernel[2];
+  bool of_row;
+  RONDE_TRY(ronde__onnx_in_image(im, node, &x, &place));
+  RONDE_TRY(read_kernel(im, node, &place, &weight, &of_row, kernel));
+  if (groups < 1 || groups > INT32_MAX) return ronde__onnx_fail(im, node, "its groups are impossible");
+  RONDE_TRY(ronde__onnx_read_window(im, node, x, place.image == 2, kernel, &window));
   ronde_status status = take_conv(im, node, &weight, weight.dim[0], &layer);
   if (status == RONDE_OK) {
     ronde_conv2d_options o = {.out_channels = weight.dim[0], .groups = (int)groups, .no_bias = layer.n == 1};
@@ -38,8 +53,9 @@ ronde_status ronde__onnx_op_conv(ronde__onnx_import *im, const ronde__onnx_node 
       o.padding_more[d] = window.padding_more[d];
       o.dilation[d] = window.dilation[d];
     }
-    status = ronde__onnx_end_layer(im, node, &layer, ronde_conv2d(x, layer.label, &o));
+    status = ronde__onnx_end_layer(im, node, &layer, ronde__conv_image(x, layer.label, &o, of_row));
   }
+  if (status == RONDE_OK) ronde__onnx_give_place(im, node, &place);
   ronde__onnx_layer_release(&layer);
   return status;
 }
@@ -47,15 +63,17 @@ ronde_status ronde__onnx_op_conv(ronde__onnx_import *im, const ronde__onnx_node 
 /* ---- transposed convolution ---- */
 
 /* Padding from the size of the output, which is given, or is the input's times the strides. */
-static ronde_status pad_to_output(const ronde__onnx_import *im, const ronde__onnx_node *node, const int64_t *dims,
-                                  ronde_conv_transpose2d_options *o) {
+static ronde_status pad_to_output(const ronde__onnx_import *im, const ronde__onnx_node *node, bool along_width,
+                                  const int64_t *dims, ronde_conv_transpose2d_options *o) {
   size_t n;
   const int64_t *sizes = ronde__onnx_attr_ints(node, "output_shape", &n);
   bool upper = ronde__onnx_attr_is(node, "auto_pad", "NOTSET", "SAME_UPPER");
   bool same = upper || ronde__onnx_attr_is(node, "auto_pad", "NOTSET", "SAME_LOWER");
   if (!sizes && !same) return RONDE_OK;
-  if (sizes && n != 2 && n != 4) return ronde__onnx_fail(im, node, "its output_shape is not two sizes");
-  for (int d = 0; d < 2; d++) {
+  const size_t own = along_width ? 1 : 2;
+  if (sizes && n != own && n != own + 2)
+    return ronde__onnx_fail(im, node, "its output_shape is not a size for each dimension of a pixel");
+  for (int d = along_width; d < 2; d++) {
     int64_t size = sizes ? sizes[n - 2 + (size_t)d] : dims[1 + d] * o->stride[d];
     int64_t all =
         (dims[1 + d] - 1) * o->stride[d] + (int64_t)(o->kernel[d] - 1) * o->dilation[d] + 1 + o->output_padding[d];
@@ -68,13 +86,14 @@ static ronde_status pad_to_output(const ronde__onnx_import *im, const ronde__onn
   return RONDE_OK;
 }
 
-static ronde_status read_output_padding(const ronde__onnx_import *im, const ronde__onnx_node *node, int padding[2]) {
-  size_t n;
+static ronde_status read_output_padding(const ronde__onnx_import *im, const ronde__onnx_node *node, bool along_width,
+                                        int padding[2]) {
+  size_t n, own = along_width ? 1 : 2;
   const int64_t *given = ronde__onnx_attr_ints(node, "output_padding", &n);
-  for (size_t d = 0; given && d < 2; d++) {
-    if (n != 2 || given[d] < 0 || given[d] > INT16_MAX)
-      return ronde__onnx_fail(im, node, "its output_padding is not two sizes");
-    padding[d] = (int)given[d];
+  for (size_t d = 0; given && d < own; d++) {
+    if (n != own || given[d] < 0 || given[d] > INT16_MAX)
+      return ronde__onnx_fail(im, node, "its output_padding is not a size for each dimension of a pixel");
+    padding[2 - own + d] = (int)given[d];
   }
   return RONDE_OK;
 }
@@ -83,12 +102,14 @@ ronde_status ronde__onnx_op_conv_transpose(ronde__onnx_import *im, const ronde__
   const ronde_tensor *x;
   ronde__onnx_window window;
   ronde__onnx_layer layer = {0};
-  int64_t dims[RONDE_MAX_RANK], groups = ronde__onnx_attr_int(node, "group", 1);
+  int64_t dims[RONDE_MAX_RANK], groups = ronde__onnx_attr_int(node, "group", 1), kernel[2];
+  ronde__onnx_place place = {0};
   ronde__shape weight = ronde__onnx_dims_of(im, node, 1);
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
-  if (weight.rank != 4 || groups < 1 || groups > INT32_MAX / weight.dim[1])
-    return ronde__onnx_fail(im, node, "its weight is not an initializer of 4 dimensions, or its groups are impossible");
-  RONDE_TRY(ronde__onnx_read_window(im, node, x, &weight.dim[2], &window));
+  bool of_row;
+  RONDE_TRY(ronde__onnx_in_image(im, node, &x, &place));
+  RONDE_TRY(read_kernel(im, node, &place, &weight, &of_row, kernel));
+  if (groups < 1 || groups > INT32_MAX / weight.dim[1]) return ronde__onnx_fail(im, node, "its groups are impossible");
+  RONDE_TRY(ronde__onnx_read_window(im, node, x, place.image == 2, kernel, &window));
   ronde_tensor_dims(x, dims);
   ronde_conv_transpose2d_options o = {.out_channels = weight.dim[1] * groups, .groups = (int)groups};
   for (int d = 0; d < 2; d++) {
@@ -98,11 +119,13 @@ ronde_status ronde__onnx_op_conv_transpose(ronde__onnx_import *im, const ronde__
     o.padding_more[d] = window.padding_more[d];
     o.dilation[d] = window.dilation[d];
   }
-  RONDE_TRY(read_output_padding(im, node, o.output_padding));
-  RONDE_TRY(pad_to_output(im, node, dims, &o));
+  RONDE_TRY(read_output_padding(im, node, place.image == 2, o.output_padding));
+  RONDE_TRY(pad_to_output(im, node, place.image == 2, dims, &o));
   ronde_status status = take_conv(im, node, &weight, o.out_channels, &layer);
   o.no_bias = layer.n == 1;
-  if (status == RONDE_OK) status = ronde__onnx_end_layer(im, node, &layer, ronde_conv_transpose2d(x, layer.label, &o));
+  if (status == RONDE_OK)
+    status = ronde__onnx_end_layer(im, node, &layer, ronde__conv_transpose_image(x, layer.label, &o, of_row));
+  if (status == RONDE_OK) ronde__onnx_give_place(im, node, &place);
   ronde__onnx_layer_release(&layer);
   return status;
 }
@@ -161,7 +184,7 @@ static bool is_buffer(const ronde__onnx_import *im, const ronde__onnx_node *node
 /* Of any two matrices without a batch, scaled, with any addend. */
 static ronde_status general_gemm(ronde__onnx_import *im, const ronde__onnx_node *node, float alpha, float beta,
                                  bool turn_a, bool turn_b) {
-  static const ronde__onnx_place matrix = {2, RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE};
+  static const ronde__onnx_place matrix = {2, RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE, 0};
   const ronde_tensor *a, *b, *c, *y;
   ronde__onnx_place place = {0};
   RONDE_TRY(ronde__onnx_common(im, node, 0, ronde__onnx_in(im, node, 2) ? 3 : 2, &place));
@@ -236,7 +259,7 @@ static ronde_status product_of_rows(ronde__onnx_import *im, const ronde__onnx_no
   RONDE_TRY(ronde__onnx_in_place(im, node, 0, &a, &place));
   const int rank = ronde_tensor_dims(a, dims);
   const bool is_vector = rank == 1;
-  const ronde__onnx_place matrix = {is_vector ? 2 : rank, RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE};
+  const ronde__onnx_place matrix = {is_vector ? 2 : rank, RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE, 0};
   RONDE_TRY(read_factor(im, node, 1, &matrix, false, &b, &turned));
   if (is_vector) a = ronde_reshape(a, 2, (int64_t[]){1, dims[0]});
   else RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));

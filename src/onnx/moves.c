@@ -295,7 +295,7 @@ static const ronde__onnx_known *strided_of(const ronde__onnx_import *im, const r
 
 static ronde_status gather_strided(ronde__onnx_import *im, const ronde__onnx_node *node, places *p, int examples_at) {
   const ronde_tensor *x = ronde__onnx_in(im, node, 0)->x;
-  const ronde__onnx_place to = {p->dims.rank, examples_at, RONDE__ONNX_ALONE};
+  const ronde__onnx_place to = {p->dims.rank, examples_at, RONDE__ONNX_ALONE, 0};
   int64_t dims[RONDE_MAX_RANK];
   bool all = true;
   ronde_tensor_dims(x, dims);

@@ -90,12 +90,12 @@ ronde_status ronde__onnx_in_tensor(const ronde__onnx_import *im, const ronde__on
   if (value->kind != RONDE__ONNX_TENSOR)
     return ronde__onnx_fail(im, node, "input %d (%s) is a constant, where only an activation is supported", i,
                             RONDE__SHOWN(im->file->names[node->in[i]]));
-  if (value->order != RONDE__ONNX_AS_EVER || value->transposed || value->merged ||
-      value->at != (im->file->lead ? 0 : RONDE__ONNX_ALIKE))
+  bool is_plain = value->order == RONDE__ONNX_AS_EVER || value->order == RONDE__ONNX_IMAGE;
+  if (!is_plain || value->transposed || value->merged || value->at != (im->file->lead ? 0 : RONDE__ONNX_ALIKE))
     return ronde__onnx_fail(im, node, "the batch is not the first dimension of its input %s",
                             RONDE__SHOWN(im->file->names[node->in[i]]));
-  *x_out = value->x;
-  return RONDE_OK;
+  *x_out = ronde__onnx_as_in_file(value);
+  return *x_out ? RONDE_OK : ronde_graph_status(im->graph);
 }
 
 ronde_status ronde__onnx_in_sizes(const ronde__onnx_import *im, const ronde__onnx_node *node, int i,

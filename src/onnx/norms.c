@@ -26,16 +26,17 @@ static ronde_status take_norm(ronde__onnx_import *im, const ronde__onnx_node *no
 ronde_status ronde__onnx_op_batch_norm(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *x;
   ronde__onnx_layer layer = {0};
+  ronde__onnx_place place = {0};
   int64_t dims[RONDE_MAX_RANK];
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, &x));
+  RONDE_TRY(ronde__onnx_in_image(im, node, &x, &place));
   ronde_batch_norm2d_options o = {.eps = (float)ronde__onnx_attr_float(node, "epsilon", 1e-5),
                                   .momentum = momentum_of(node)};
-  if (ronde_tensor_dims(x, dims) != 3)
-    return ronde__onnx_fail(im, node, "only inputs of 4 dimensions (batch, channels, height, width) are normalised");
+  ronde_tensor_dims(x, dims);
   if (!(o.eps > 0) || !(o.momentum > 0) || !(o.momentum <= 1) || !ronde__onnx_attr_int(node, "spatial", 1))
     return ronde__onnx_fail(im, node, "it needs an epsilon above 0 and a momentum from 0 to below 1");
   ronde_status status = take_norm(im, node, 4, &(ronde__shape){1, {dims[0]}}, &layer);
   if (status == RONDE_OK) status = ronde__onnx_end_layer(im, node, &layer, ronde_batch_norm2d(x, layer.label, &o));
+  if (status == RONDE_OK) ronde__onnx_give_place(im, node, &place);
   ronde__onnx_layer_release(&layer);
   return status;
 }

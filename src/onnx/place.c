@@ -13,26 +13,30 @@ static int own_rank(const ronde__onnx_place *place) { return place->rank - has_o
 
 ronde__onnx_place ronde__onnx_place_of(const ronde__onnx_value *value) {
   int64_t dims[RONDE_MAX_RANK];
-  ronde__onnx_place place = {0, RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE};
+  ronde__onnx_place place = {0, RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE, 0};
   if (!value) return place;
   if (value->kind == RONDE__ONNX_CONSTANT) place.rank = (int)value->constant->n_dims;
   if (value->kind == RONDE__ONNX_KNOWN) place.rank = value->known->rank;
   if (value->kind != RONDE__ONNX_TENSOR) return place;
-  if (value->order == RONDE__ONNX_DIRECTIONS) return (ronde__onnx_place){4, 2, RONDE__ONNX_ALONE};
-  if (value->order == RONDE__ONNX_STATE) return (ronde__onnx_place){3, 1, RONDE__ONNX_ALONE};
+  if (value->order == RONDE__ONNX_DIRECTIONS) return (ronde__onnx_place){4, 2, RONDE__ONNX_ALONE, 0};
+  if (value->order == RONDE__ONNX_STATE) return (ronde__onnx_place){3, 1, RONDE__ONNX_ALONE, 0};
   place.at = value->at;
   place.merged = value->merged;
-  place.rank = ronde_tensor_dims(value->x, dims) + has_own_dim(&place);
+  place.rank = (value->order == RONDE__ONNX_IMAGE ? value->n : ronde_tensor_dims(value->x, dims)) + has_own_dim(&place);
   return place;
 }
 
-/* Of one direction, [T,H] as [T,1,H], and a state [H] as [1,H]. */
-static const ronde_tensor *with_direction(const ronde__onnx_value *value) {
+/* Of one direction, [T,H] as [T,1,H], and a state [H] as [1,H]; an image of one row [C,1,W] as [C,W], and of one pixel as [C]. */
+const ronde_tensor *ronde__onnx_as_in_file(const ronde__onnx_value *value) {
   int64_t dims[RONDE_MAX_RANK];
   int rank = ronde_tensor_dims(value->x, dims);
-  const int64_t steps[] = {dims[0], 1, dims[rank - 1]};
-  return value->order == RONDE__ONNX_DIRECTIONS ? ronde_reshape(value->x, 3, steps)
-                                                : ronde_reshape(value->x, 2, steps + 1);
+  const int64_t steps[] = {dims[0], 1, dims[rank - 1]}, row[] = {dims[0], dims[rank - 1]};
+  switch (value->order) {
+  case RONDE__ONNX_AS_EVER: return value->x;
+  case RONDE__ONNX_DIRECTIONS: return ronde_reshape(value->x, 3, steps);
+  case RONDE__ONNX_STATE: return ronde_reshape(value->x, 2, steps + 1);
+  default: return ronde_reshape(value->x, value->n, row);
+  }
 }
 
 ronde_status ronde__onnx_in_place(ronde__onnx_import *im, const ronde__onnx_node *node, int i,
@@ -42,26 +46,65 @@ ronde_status ronde__onnx_in_place(ronde__onnx_import *im, const ronde__onnx_node
   bool is_constant = value && (value->kind == RONDE__ONNX_CONSTANT || value->kind == RONDE__ONNX_KNOWN);
   if (is_constant) {
     RONDE_TRY(ronde__onnx_parameter(im, node, i, x_out));
-    *place_out = (ronde__onnx_place){ronde_tensor_dims(*x_out, dims), RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE};
+    *place_out = (ronde__onnx_place){ronde_tensor_dims(*x_out, dims), RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE, 0};
     return *x_out ? RONDE_OK : ronde_graph_status(im->graph);
   }
   if (!value || value->kind != RONDE__ONNX_TENSOR) return ronde__onnx_in_tensor(im, node, i, x_out);
   if (value->transposed)
     return ronde__onnx_fail(im, node, "its input %s is transposed, which only a product of matrices takes",
                             RONDE__SHOWN(im->file->names[node->in[i]]));
-  *x_out = value->order == RONDE__ONNX_AS_EVER ? value->x : with_direction(value);
+  *x_out = ronde__onnx_as_in_file(value);
   *place_out = ronde__onnx_place_of(value);
   return *x_out ? RONDE_OK : ronde_graph_status(im->graph);
+}
+
+static void give_place(ronde__onnx_value *value, const ronde__onnx_place *place) {
+  value->at = place->at;
+  value->merged = place->merged;
+  value->order = place->image ? RONDE__ONNX_IMAGE : RONDE__ONNX_AS_EVER;
+  value->n = place->image;
 }
 
 ronde_status ronde__onnx_set_place(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const ronde_tensor *x,
                                    const ronde__onnx_place *place) {
   RONDE_TRY(ronde__onnx_set(im, node, i, x));
   ronde__onnx_value *value = ronde__onnx_out(im, node, i);
-  if (!value) return RONDE_OK;
-  value->at = place->at;
-  value->merged = place->merged;
+  if (value) give_place(value, place);
   return RONDE_OK;
+}
+
+void ronde__onnx_give_place(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde__onnx_place *place) {
+  ronde__onnx_value *value = ronde__onnx_out(im, node, 0);
+  if (value) give_place(value, place);
+}
+
+ronde_status ronde__onnx_in_any(ronde__onnx_import *im, const ronde__onnx_node *node, int i, const ronde_tensor **x_out,
+                                ronde__onnx_place *place_out) {
+  const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
+  bool is_image = value && value->kind == RONDE__ONNX_TENSOR && value->order == RONDE__ONNX_IMAGE;
+  if (!is_image) return ronde__onnx_in_place(im, node, i, x_out, place_out);
+  *x_out = value->x;
+  *place_out = ronde__onnx_place_of(value);
+  place_out->image = value->n;
+  return RONDE_OK;
+}
+
+ronde_status ronde__onnx_in_image(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor **x_out,
+                                  ronde__onnx_place *place_out) {
+  const ronde__onnx_value *value = ronde__onnx_in(im, node, 0);
+  int64_t dims[RONDE_MAX_RANK];
+  if (value && value->kind == RONDE__ONNX_TENSOR && value->order == RONDE__ONNX_IMAGE)
+    return ronde__onnx_in_any(im, node, 0, x_out, place_out);
+  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, x_out));
+  *place_out = ronde__onnx_place_of(value);
+  int rank = ronde_tensor_dims(*x_out, dims);
+  if (rank == 3) return RONDE_OK;
+  if (rank > 3 || !im->file->lead)
+    return ronde__onnx_fail(im, node,
+                            "its input is not of 4 dimensions (batch, channels, height, width), or of 2 or 3");
+  place_out->image = rank;
+  *x_out = ronde_reshape(*x_out, 3, (int64_t[]){dims[0], 1, rank == 2 ? dims[1] : 1});
+  return *x_out ? RONDE_OK : ronde_graph_status(im->graph);
 }
 
 /* ---- axes ---- */
@@ -86,7 +129,7 @@ ronde_status ronde__onnx_axis(const ronde__onnx_import *im, const ronde__onnx_no
 
 ronde_status ronde__onnx_common(const ronde__onnx_import *im, const ronde__onnx_node *node, int first, int n,
                                 ronde__onnx_place *place_out) {
-  ronde__onnx_place all = {1, RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE};
+  ronde__onnx_place all = {1, RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE, 0};
   int behind = -1; /* dimensions from the batch's on */
   for (int i = first; i < first + n; i++) {
     const ronde__onnx_place own = ronde__onnx_place_of(ronde__onnx_in(im, node, i));
@@ -135,7 +178,7 @@ ronde_status ronde__onnx_fixed_operand(ronde__onnx_import *im, const ronde__onnx
                                        const ronde_tensor **x_out) {
   RONDE_TRY(ronde__onnx_fixed(im, node, suffix, known, x_out));
   int64_t dims[RONDE_MAX_RANK];
-  const ronde__onnx_place own = {ronde_tensor_dims(*x_out, dims), RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE};
+  const ronde__onnx_place own = {ronde_tensor_dims(*x_out, dims), RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE, 0};
   return *x_out ? align(im, node, "a constant", &own, place, x_out) : ronde_graph_status(im->graph);
 }
 
@@ -248,7 +291,7 @@ ronde_status ronde__onnx_reshape_tensor(ronde__onnx_import *im, const ronde__onn
                                         const ronde__onnx_value *sizes) {
   const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
   const ronde_tensor *x;
-  ronde__onnx_place place = {0}, target = {sizes->n, RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE};
+  ronde__onnx_place place = {0}, target = {sizes->n, RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE, 0};
   ronde__onnx_value own, to = *sizes;
   ronde__shape has = {0}, shape = {0};
   bool zeros = ronde__onnx_attr_int(node, "allowzero", 0) != 0;

@@ -12,7 +12,7 @@ static ronde_status name_next(const ronde__onnx_import *im, const ronde__onnx_no
 
 static ronde_status begin_unary(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor **x_out,
                                 ronde__onnx_place *place_out) {
-  RONDE_TRY(ronde__onnx_in_place(im, node, 0, x_out, place_out));
+  RONDE_TRY(ronde__onnx_in_any(im, node, 0, x_out, place_out));
   return name_next(im, node);
 }
 

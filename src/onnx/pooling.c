@@ -5,13 +5,16 @@
 #include <math.h>
 
 static ronde_status read_pool(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor **x_out,
-                              ronde_pool2d_options *options_out) {
+                              ronde__onnx_place *place_out, ronde_pool2d_options *options_out) {
   ronde__onnx_window window;
   size_t n;
-  const int64_t *kernel = ronde__onnx_attr_ints(node, "kernel_shape", &n);
-  RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, x_out));
-  if (n != 2) return ronde__onnx_fail(im, node, "its kernel_shape is not two numbers");
-  RONDE_TRY(ronde__onnx_read_window(im, node, *x_out, kernel, &window));
+  const int64_t *given = ronde__onnx_attr_ints(node, "kernel_shape", &n);
+  RONDE_TRY(ronde__onnx_in_image(im, node, x_out, place_out));
+  const bool along_width = place_out->image == 2;
+  if (place_out->image == 1 || n != (along_width ? 1 : 2))
+    return ronde__onnx_fail(im, node, "its kernel_shape is not a number for each dimension of a pixel");
+  const int64_t row[] = {1, given[0]};
+  RONDE_TRY(ronde__onnx_read_window(im, node, *x_out, along_width, along_width ? row : given, &window));
   for (int d = 0; d < 2; d++) {
     options_out->kernel[d] = window.kernel[d];
     options_out->stride[d] = window.stride[d];
@@ -25,46 +28,52 @@ static ronde_status read_pool(ronde__onnx_import *im, const ronde__onnx_node *no
 
 ronde_status ronde__onnx_op_max_pool(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *x;
+  ronde__onnx_place place = {0};
   ronde_pool2d_options o = {0};
   if (ronde__onnx_out(im, node, 1) && im->file->n_readers[node->out[1]] > 0)
     return ronde__onnx_fail(im, node, "its indices cannot be read");
-  RONDE_TRY(read_pool(im, node, &x, &o));
-  return ronde__onnx_set(im, node, 0, ronde_max_pool2d(x, &o));
+  RONDE_TRY(read_pool(im, node, &x, &place, &o));
+  return ronde__onnx_set_place(im, node, 0, ronde_max_pool2d(x, &o), &place);
 }
 
 ronde_status ronde__onnx_op_average_pool(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde_tensor *x;
+  ronde__onnx_place place = {0};
   ronde_pool2d_options o = {.exclude_padding = !ronde__onnx_attr_int(node, "count_include_pad", 0)};
-  RONDE_TRY(read_pool(im, node, &x, &o));
-  return ronde__onnx_set(im, node, 0, ronde_avg_pool2d(x, &o));
+  RONDE_TRY(read_pool(im, node, &x, &place, &o));
+  return ronde__onnx_set_place(im, node, 0, ronde_avg_pool2d(x, &o), &place);
 }
 
 /* ---- over all pixels ---- */
 
-static ronde_status begin_global(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor **x_out,
-                                 int64_t dims_out[RONDE_MAX_RANK]) {
+ronde_status ronde__onnx_op_global_average_pool(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const ronde_tensor *x;
+  ronde__onnx_place place = {0};
+  RONDE_TRY(ronde__onnx_in_image(im, node, &x, &place));
+  RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
+  return ronde__onnx_set_place(im, node, 0, ronde_adaptive_avg_pool2d(x, 1, 1), &place);
+}
+
+ronde_status ronde__onnx_op_global_max_pool(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const ronde_tensor *x;
+  ronde__onnx_place place = {0};
+  int64_t dims[RONDE_MAX_RANK];
+  RONDE_TRY(ronde__onnx_in_image(im, node, &x, &place));
+  ronde_tensor_dims(x, dims);
+  ronde_pool2d_options o = {.kernel = {(int)dims[1], (int)dims[2]}};
+  RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
+  return ronde__onnx_set_place(im, node, 0, ronde_max_pool2d(x, &o), &place);
+}
+
+/* ---- resizing ---- */
+
+static ronde_status begin_resizing(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor **x_out,
+                                   int64_t dims_out[RONDE_MAX_RANK]) {
   RONDE_TRY(ronde__onnx_in_tensor(im, node, 0, x_out));
   if (ronde_tensor_dims(*x_out, dims_out) != 3)
     return ronde__onnx_fail(im, node, "its input is not of 4 dimensions (batch, channels, height, width)");
   return ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0);
 }
-
-ronde_status ronde__onnx_op_global_average_pool(ronde__onnx_import *im, const ronde__onnx_node *node) {
-  const ronde_tensor *x;
-  int64_t dims[RONDE_MAX_RANK];
-  RONDE_TRY(begin_global(im, node, &x, dims));
-  return ronde__onnx_set(im, node, 0, ronde_adaptive_avg_pool2d(x, 1, 1));
-}
-
-ronde_status ronde__onnx_op_global_max_pool(ronde__onnx_import *im, const ronde__onnx_node *node) {
-  const ronde_tensor *x;
-  int64_t dims[RONDE_MAX_RANK];
-  RONDE_TRY(begin_global(im, node, &x, dims));
-  ronde_pool2d_options o = {.kernel = {(int)dims[1], (int)dims[2]}};
-  return ronde__onnx_set(im, node, 0, ronde_max_pool2d(x, &o));
-}
-
-/* ---- resizing ---- */
 
 /* What a node says of height and width. */
 typedef struct resizing {
@@ -174,7 +183,7 @@ static bool repeats(const resizing *r, const int64_t *dims) {
 static ronde_status add_resizing(ronde__onnx_import *im, const ronde__onnx_node *node, resizing *r) {
   const ronde_tensor *x;
   int64_t dims[RONDE_MAX_RANK];
-  RONDE_TRY(begin_global(im, node, &x, dims));
+  RONDE_TRY(begin_resizing(im, node, &x, dims));
   const int *size = r->options.size;
   if (repeats(r, dims))
     return ronde__onnx_set(im, node, 0, ronde_upsample2d(x, size[0] / (int)dims[1], size[1] / (int)dims[2]));
@@ -188,7 +197,7 @@ ronde_status ronde__onnx_op_resize(ronde__onnx_import *im, const ronde__onnx_nod
   size_t n;
   resizing r = {0};
   bool is_old = im->file->opset < 11; /* the scales are the second input, and there is one way to place pixels */
-  RONDE_TRY(begin_global(im, node, &x, dims));
+  RONDE_TRY(begin_resizing(im, node, &x, dims));
   RONDE_TRY(read_ways(im, node, is_old, &r.options));
   if (read_scales(im, ronde__onnx_in(im, node, is_old ? 1 : 2), scales, &n))
     RONDE_TRY(resize_by_scales(im, node, scales, n, dims, &r));
@@ -203,7 +212,7 @@ ronde_status ronde__onnx_op_upsample(ronde__onnx_import *im, const ronde__onnx_n
   float scales[4];
   size_t n = 4;
   resizing r = {0};
-  RONDE_TRY(begin_global(im, node, &x, dims));
+  RONDE_TRY(begin_resizing(im, node, &x, dims));
   RONDE_TRY(read_ways(im, node, true, &r.options));
   for (size_t d = 0; given && given->n_floats == 4 && d < 4; d++) scales[d] = given->floats[d];
   if (!(given && given->n_floats == 4) && !read_scales(im, ronde__onnx_in(im, node, 1), scales, &n))

@@ -248,7 +248,7 @@ static ronde_status set_joined(ronde__onnx_import *im, const cell *c, int i, ron
   const int64_t steps[] = {own[0], c->directions, c->hidden}, *dims = i == 0 ? steps : steps + 1;
   const ronde_tensor *x = parts[0];
   if (c->directions == 2) x = ronde_concat_along((const ronde_tensor *const[]){parts[0], parts[1]}, 2, rank - 1);
-  const ronde__onnx_place place = {i == 0 ? 4 : 3, c->batch_first ? 0 : i == 0 ? 2 : 1, RONDE__ONNX_ALONE};
+  const ronde__onnx_place place = {i == 0 ? 4 : 3, c->batch_first ? 0 : i == 0 ? 2 : 1, RONDE__ONNX_ALONE, 0};
   return ronde__onnx_set_place(im, c->node, i, ronde_reshape(x, i == 0 ? 3 : 2, dims), &place);
 }
 

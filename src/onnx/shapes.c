@@ -217,7 +217,7 @@ ronde_status ronde__onnx_op_flatten(ronde__onnx_import *im, const ronde__onnx_no
     return ronde__onnx_fail(im, node, lead ? "only axis 1 is supported" : "its axis is not there");
   if (lead) to = (ronde__shape){1, {ronde__shape_elems(&own)}};
   for (int d = 0; d < own.rank && !lead; d++) to.dim[d >= axis] *= own.dim[d];
-  return reshape_to(im, node, x, &to, &(ronde__onnx_place){2, lead ? 0 : RONDE__ONNX_ALIKE, false});
+  return reshape_to(im, node, x, &to, &(ronde__onnx_place){2, lead ? 0 : RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE, 0});
 }
 
 ronde_status ronde__onnx_op_reshape(ronde__onnx_import *im, const ronde__onnx_node *node) {
@@ -277,7 +277,8 @@ static ronde_status squeeze_tensor(ronde__onnx_import *im, const ronde__onnx_nod
 ronde_status ronde__onnx_op_squeeze(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
   ronde__onnx_value sizes;
-  if (KIND(in, TENSOR) && in->order != RONDE__ONNX_AS_EVER) return squeeze_lstm(im, node, in);
+  bool has_direction = KIND(in, TENSOR) && (in->order == RONDE__ONNX_DIRECTIONS || in->order == RONDE__ONNX_STATE);
+  if (has_direction) return squeeze_lstm(im, node, in);
   if (!ronde__onnx_is_sizes(in)) return squeeze_tensor(im, node);
   RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &sizes));
   if (sizes.n != 1) return ronde__onnx_fail(im, node, "a list of %d sizes cannot become one", sizes.n);
@@ -309,7 +310,7 @@ static ronde_status unsqueeze_tensor(ronde__onnx_import *im, const ronde__onnx_n
   }
   if (own.rank + (int)n > RONDE_MAX_RANK || __builtin_popcount(axes) != (int)n)
     return ronde__onnx_fail(im, node, "an axis is there twice, or is one too many");
-  to_place = (ronde__onnx_place){rank, RONDE__ONNX_ALIKE, place.merged};
+  to_place = (ronde__onnx_place){rank, RONDE__ONNX_ALIKE, place.merged, 0};
   for (int axis = 0, from = 0; axis < rank; axis++) {
     if (axes >> axis & 1) to.dim[to.rank++] = 1;
     else if (from++ == place.at) to_place.at = axis;
@@ -320,8 +321,28 @@ static ronde_status unsqueeze_tensor(ronde__onnx_import *im, const ronde__onnx_n
   return reshape_to(im, node, x, &to, &to_place);
 }
 
+/* The weight of a convolution along one dimension, [O,C,K], which becomes [O,C,1,K] for a convolution of images and nothing else. */
+static bool is_row(const ronde__onnx_import *im, const ronde__onnx_node *node) {
+  const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
+  const ronde__onnx_node *next = ronde__onnx_only_reader(im->file, node->out[0]);
+  size_t n;
+  const int64_t *axes = ronde__onnx_attr_ints(node, "axes", &n);
+  ronde__onnx_value given = {0};
+  if (!KIND(in, CONSTANT) || in->constant->n_dims != 3 || in->transposed || !next) return false;
+  if ((next->build != ronde__onnx_op_conv && next->build != ronde__onnx_op_conv_transpose) || next->n_in < 2 ||
+      next->in[1] != node->out[0])
+    return false;
+  if (!axes && ronde__onnx_in_sizes(im, node, 1, &given) == RONDE_OK) axes = given.size, n = (size_t)given.n;
+  return axes && n == 1 && (axes[0] == 2 || axes[0] == -2);
+}
+
 ronde_status ronde__onnx_op_unsqueeze(ronde__onnx_import *im, const ronde__onnx_node *node) {
   ronde__onnx_value sizes;
+  if (is_row(im, node)) {
+    RONDE_TRY(pass_on(im, node));
+    ronde__onnx_out(im, node, 0)->row = true;
+    return RONDE_OK;
+  }
   if (!ronde__onnx_is_sizes(ronde__onnx_in(im, node, 0))) return unsqueeze_tensor(im, node);
   RONDE_TRY(ronde__onnx_in_sizes(im, node, 0, &sizes));
   if (sizes.n != 1) return ronde__onnx_fail(im, node, "a list of %d sizes cannot get another dimension", sizes.n);
@@ -490,7 +511,7 @@ ronde_status ronde__onnx_op_expand(ronde__onnx_import *im, const ronde__onnx_nod
       in->constant->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT && in->constant->n_dims > 0) {
     RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &sizes));
     if (is_for_batch(im, in, &sizes)) {
-      RONDE_TRY(ronde__onnx_operand(im, node, 0, &(ronde__onnx_place){sizes.n, 0, RONDE__ONNX_ALONE}, &y));
+      RONDE_TRY(ronde__onnx_operand(im, node, 0, &(ronde__onnx_place){sizes.n, 0, RONDE__ONNX_ALONE, 0}, &y));
       return ronde__onnx_set(im, node, 0, y);
     }
   }

@@ -34,7 +34,7 @@ static ronde_status of_tensor(ronde__onnx_import *im, const ronde__onnx_node *no
   if (rank < 2 || place.at >= place.rank - 2)
     return ronde__onnx_fail(im, node, "the batch is in its matrices, or they have not two dimensions");
   const ronde__onnx_known *kept = make_kept(im, node, k, 2, dims + rank - 2);
-  const ronde__onnx_place matrix = {rank, RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE};
+  const ronde__onnx_place matrix = {rank, RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE, 0};
   if (!kept) return ronde__onnx_fail(im, node, "its matrices are too large");
   RONDE_TRY(ronde__onnx_fixed_operand(im, node, ".kept", kept, &matrix, &mask));
   RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));

@@ -27,8 +27,8 @@ static void add_window(ronde__onnx_writer *w, const ronde__op_attr *attr, Onnx__
   if (attr->ceil_mode) ronde__onnx_add_int(w, to, "ceil_mode", 1);
 }
 
-/* Of a sequence, which is an image of one row by now: so is its weight. */
-static void write_conv(ronde__onnx_writer *w, const ronde__node *node) {
+/* A convolution of this type with its weights. Of a sequence, which is an image of one row by now: so is its weight. */
+static Onnx__NodeProto *add_conv(ronde__onnx_writer *w, const ronde__node *node, const char *type) {
   const char *y = ronde__onnx_out_name(w, node, 0), *row = ronde__onnx_text(w, "%s.weight", y ? y : "");
   if (node->attr.of_sequence) {
     static const int64_t height = 2;
@@ -36,18 +36,22 @@ static void write_conv(ronde__onnx_writer *w, const ronde__node *node) {
     ronde__onnx_add_param(w, node, 0, step);
     ronde__onnx_add_input(w, step, ronde__onnx_add_sizes(w, 1, &height));
   }
-  Onnx__NodeProto *to = ronde__onnx_add_like(w, node, "Conv");
+  Onnx__NodeProto *to = ronde__onnx_add_like(w, node, type);
   if (node->attr.of_sequence) ronde__onnx_add_input(w, to, row);
   else ronde__onnx_add_param(w, node, 0, to);
   if (node->n_params > 1) ronde__onnx_add_param(w, node, 1, to);
+  return to;
+}
+
+static void write_conv(ronde__onnx_writer *w, const ronde__node *node) {
+  Onnx__NodeProto *to = add_conv(w, node, "Conv");
   ronde__onnx_add_int(w, to, "group", node->attr.groups ? node->attr.groups : 1);
   add_window(w, &node->attr, to);
 }
 
 static void write_conv_transpose(ronde__onnx_writer *w, const ronde__node *node) {
   const int *more = node->attr.output_padding;
-  Onnx__NodeProto *to = ronde__onnx_add_like(w, node, "ConvTranspose");
-  ronde__onnx_add_params(w, node, to);
+  Onnx__NodeProto *to = add_conv(w, node, "ConvTranspose");
   ronde__onnx_add_int(w, to, "group", node->attr.groups ? node->attr.groups : 1);
   add_window(w, &node->attr, to);
   if (more[0] || more[1]) ronde__onnx_add_ints(w, to, "output_padding", 2, (int64_t[]){more[0], more[1]});

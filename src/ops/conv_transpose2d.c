@@ -59,6 +59,7 @@ static int conv_transpose2d_params(const ronde__op_attr *attr, const ronde__shap
   float bound = (float)(1 / sqrt((double)channels * attr->kernel[0] * attr->kernel[1]));
   specs[0] = (ronde__param_spec){
       .suffix = "weight", .shape = {4, {in[0].dim[0], channels, attr->kernel[0], attr->kernel[1]}}, .bound = bound};
+  if (attr->of_sequence) specs[0].shape = (ronde__shape){3, {in[0].dim[0], channels, attr->kernel[1]}};
   specs[1] = (ronde__param_spec){.suffix = "bias", .shape = {1, {attr->out_channels}}, .bound = bound};
   return attr->bias ? 2 : 1;
 }

@@ -108,7 +108,7 @@ typedef struct ronde__op_attr {
   int groups;                           /* convolution: 0 means 1; group normalisation, channel shuffle */
   bool affine;                          /* group normalisation: with weight and bias */
   bool bias, exclude_padding, kaiming_normal;
-  bool of_sequence;   /* convolution: along the width alone, with a weight [O,C / groups,KW] */
+  bool of_sequence;   /* convolutions: along the width alone, with a weight [O,C / groups,KW], or [C,O / groups,KW] */
   int64_t vocabulary; /* embedding: rows */
   float deviation;    /* embedding, parameter: of its first values; of a parameter 0: they are zeros */
   int heads;          /* attention */

@@ -141,6 +141,29 @@ class Drops(nn.Module):
         return self.fc((x + self.path(torch.tanh(x))).mean((2, 3)))
 
 
+class Series1d(nn.Module):
+    """Along one dimension: convolutions, a residual block, pooling, and batch normalisation, which here also has no dimension
+    beside the channels."""
+
+    def __init__(self, all_norms, width=6):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv1d(2, width, 5, 2, 2, bias=False), nn.BatchNorm1d(width)
+        self.conv2, self.bn2 = nn.Conv1d(width, width, 3, padding=2, dilation=2, groups=2, bias=False), nn.BatchNorm1d(width)
+        self.up, self.fc1 = nn.ConvTranspose1d(width, 4, 3, 2, 1, output_padding=1), nn.Linear(16, 7, bias=not all_norms)
+        self.bn3, self.fc2 = nn.BatchNorm1d(7) if all_norms else nn.Identity(), nn.Linear(7, CLASSES)
+        self.pool, self.smooth = nn.MaxPool1d(3, 2, 1), nn.AvgPool1d(2, 2)
+
+    def draw(self):
+        return [torch.randn(BATCH, 2, 17)], torch.arange(BATCH)
+
+    def forward(self, x):
+        x = self.pool(torch.relu(self.bn1(self.conv1(x))))
+        x = torch.relu(x + self.bn2(self.conv2(x)))
+        x = self.smooth(torch.tanh(self.up(x)))[:, :, :3]
+        x = torch.cat([x.flatten(1), nn.functional.adaptive_avg_pool1d(x, 1).flatten(1)], 1)
+        return self.fc2(nn.functional.gelu(self.bn3(self.fc1(x))))
+
+
 class Shuffle(nn.Module):
     """ShuffleNetV2's blocks, which end in a shuffle of channels."""
 
@@ -411,7 +434,7 @@ def save(name, net, newer, open_dims):
     x, labels = net.draw() if hasattr(net, "draw") else ([torch.randn(BATCH, 3, 16, 16)], torch.arange(BATCH))
     names = ["input", "second"][:len(x)]
     for part in net.modules():
-        if isinstance(part, nn.BatchNorm2d):
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
             part.running_mean.uniform_(-0.3, 0.3)
             part.running_var.uniform_(0.5, 1.5)
             nn.init.uniform_(part.weight, 0.5, 1.5)
@@ -454,14 +477,14 @@ def save(name, net, newer, open_dims):
 KINDS = {"torch-resnet": Net, "torch-attention": Attention, "torch-windows": Windows,
          "torch-shuffle": Shuffle, "torch-encoder": Encoder, "torch-causal": Causal, "torch-translator": Translator,
          "torch-lstm": lambda: Recurrent(nn.LSTM), "torch-lstms": lambda: Recurrent(nn.LSTM, num_layers=2, bidirectional=True),
-         "torch-drops": lambda: Drops(False), "torch-bert": bert, "torch-grus": lambda: Recurrent(nn.GRU, num_layers=2, bidirectional=True)}
+         "torch-series1d": lambda: Series1d(True), "torch-drops": lambda: Drops(False), "torch-bert": bert, "torch-grus": lambda: Recurrent(nn.GRU, num_layers=2, bidirectional=True)}
 OPEN = {"torch-open-encoder": lambda: Encoder(most=16), "torch-open-causal": Causal, "torch-open-translator": Translator, "torch-open-gpt": Decoder,
         "torch-open-lstms": KINDS["torch-lstms"], "torch-open-series": Series, "torch-open-masks": Masks}
 NEWER = {"torch-buffers": (Buffers, 20), "torch-newer-resnet": (Net, 20), "torch-newer-gpt": (Decoder, 20), "torch-newer-causal": (Causal, 20),
          "torch-newer-encoder": (Encoder, 20), "torch-newer-series": (Series, 20), "torch-newer-heads": (Series, 23),
          "torch-newer-masked": (Causal, 23), "torch-newer-open-gpt": (Decoder, 20), "torch-newer-open-heads": (Series, 23),
          "torch-newer-open-masks": (Masks, 20), "torch-newer-windows": (Windows, 20), "torch-newer-strided": (Strided, 20),
-         "torch-newer-drops": (lambda: Drops(True), 20),
+         "torch-newer-series1d": (lambda: Series1d(False), 20), "torch-newer-drops": (lambda: Drops(True), 20),
          "torch-newer-lstms": (KINDS["torch-lstms"], 20), "torch-newer-grus": (KINDS["torch-grus"], 20),
          "torch-newer-open-lstm": (lambda: Recurrent(nn.LSTM, bias=False), 20),
          "torch-newer-gpt2": (gpt2, 23), "torch-newer-llama": (llama, 23), "torch-newer-bert": (bert, 23),
