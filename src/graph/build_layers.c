@@ -80,8 +80,14 @@ ronde_tensor *ronde_conv1d(const ronde_tensor *x, const char *name, const ronde_
   return add_unary(RONDE__OP_RESHAPE, NULL, &sequence, y);
 }
 
+ronde_tensor *ronde__linear(const ronde_tensor *x, const char *name, int64_t out_features, bool bias,
+                            bool inputs_first) {
+  ronde__op_attr attr = {.out_channels = out_features, .bias = bias, .inputs_first = inputs_first};
+  return add_unary(RONDE__OP_LINEAR, name, &attr, x);
+}
+
 ronde_tensor *ronde_linear(const ronde_tensor *x, const char *name, int64_t out_features, bool bias) {
-  return add_unary(RONDE__OP_LINEAR, name, &(ronde__op_attr){.out_channels = out_features, .bias = bias}, x);
+  return ronde__linear(x, name, out_features, bias, false);
 }
 
 ronde_tensor *ronde_embedding(const ronde_tensor *x, const char *name, int64_t features, float deviation) {

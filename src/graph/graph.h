@@ -76,6 +76,9 @@ struct ronde_graph {
  * graph's status. */
 ronde_status ronde__graph_name_next(ronde_graph *graph, const char *label, const char *const *names, int n);
 
+/* ronde_linear; inputs_first: the weight is [F,out_features]. */
+ronde_tensor *ronde__linear(const ronde_tensor *x, const char *name, int64_t out_features, bool bias,
+                            bool inputs_first);
 /* ronde_conv2d and ronde_conv_transpose2d; of_sequence: of an image of one row, along it, with a weight of 3 dimensions. */
 ronde_tensor *ronde__conv_image(const ronde_tensor *x, const char *name, const ronde_conv2d_options *options,
                                 bool of_sequence);

@@ -455,7 +455,7 @@ void ronde__plan_destroy(ronde__plan *plan) {
 }
 
 static ronde__weight_layout plain_layout(const ronde__shape *shape) {
-  return (ronde__weight_layout){RONDE__PLAIN, ronde__shape_elems(shape), 1, 1, 1, 1};
+  return ronde__weight_layout_make(RONDE__PLAIN, ronde__shape_elems(shape), 1, 1, 1, 1);
 }
 
 void ronde__plan_weight_layouts(const ronde__plan *plan, const ronde_graph *graph, ronde__weight_layout *layouts_out) {

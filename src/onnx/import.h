@@ -137,7 +137,7 @@ struct ronde__onnx_node {
 /* How the elements of an initializer become those of a parameter. */
 typedef enum ronde__onnx_change {
   RONDE__ONNX_AS_IT_IS,
-  RONDE__ONNX_TRANSPOSED, /* a matrix */
+  RONDE__ONNX_INPUTS_FIRST, /* the same, of a linear layer, whose weight is [inputs][outputs] */
   RONDE__ONNX_LSTM_GATES, /* rows of gates i, o, f, g as i, f, g, o; of GRUs z, r, h as r, z, n; of RNNs as they are; */
   RONDE__ONNX_GRU_GATES,
   RONDE__ONNX_RNN_GATES,

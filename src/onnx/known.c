@@ -345,18 +345,21 @@ static const known *sizes_of_one(ronde__onnx_import *im, const ronde__onnx_value
   return of_sizes(im, &one);
 }
 
-/* Whether a node is for this file to evaluate: it reads integers, or an array. */
+/* Whether a node is for this file to evaluate: it reads integers, or an array; or it is a list of what is fixed, or a number as
+ * another type. */
 static bool reads_known(const ronde__onnx_import *im, const ronde__onnx_node *node, bool casts, bool expands,
-                        bool numbers) {
+                        bool numbers, bool joins) {
   const ronde__onnx_value *first = ronde__onnx_in(im, node, 0);
   for (int i = 0; i < node->n_in; i++) {
     const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
     if (value && (value->kind == RONDE__ONNX_KNOWN || value->mask)) return true;
   }
-  if (first && first->kind == RONDE__ONNX_NUMBER) return expands || (numbers && first->n == 0);
+  if (first && first->kind == RONDE__ONNX_NUMBER)
+    return expands || (first->n == 0 &&
+                       (numbers || (casts && ronde__onnx_cast_to(im, node) == ONNX__TENSOR_PROTO__DATA_TYPE__BOOL)));
   if (!first || first->kind != RONDE__ONNX_CONSTANT) return first && first->kind == RONDE__ONNX_SIZES;
   bool is_one = ronde__onnx_elems(first->constant) == 1;
-  return has_integers(first->constant) || (expands && (first->fixed || is_one)) ||
+  return has_integers(first->constant) || (joins && first->fixed) || (expands && (first->fixed || is_one)) ||
          (casts && is_one && ronde__onnx_is_integer(ronde__onnx_cast_to(im, node)));
 }
 
@@ -471,11 +474,12 @@ bool ronde__onnx_evaluate(ronde__onnx_import *im, const ronde__onnx_node *node) 
   }
   bool takes_all = acts[k].act == OTHER && (acts[k].what == CONCAT || acts[k].what == MOST || acts[k].what == LEAST);
   bool alone = acts[k].act == UNARY, numbers = alone || acts[k].act == PAIR || expands;
-  if (!reads_known(im, node, casts, expands, alone)) return false;
+  bool joins = acts[k].act == OTHER && acts[k].what == CONCAT;
+  if (!reads_known(im, node, casts, expands, alone, joins)) return false;
   for (int i = 0; i < (casts ? 1 : node->n_in); i++) {
     const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
     if (value && expands && i == 1) in[i] = in[0]->integers ? sizes_of_one(im, value) : any_known_of(im, value);
-    else if (value) in[i] = numbers ? operand_of(im, value) : any_known_of(im, value);
+    else if (value) in[i] = numbers || casts ? operand_of(im, value) : any_known_of(im, value);
     if (value && !in[i]) return false;
     if (!value && (i < acts[k].least || takes_all)) return false;
   }

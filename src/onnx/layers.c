@@ -136,16 +136,17 @@ ronde_status ronde__onnx_op_conv_transpose(ronde__onnx_import *im, const ronde__
 typedef struct linear {
   const ronde__onnx_node *bias_of, *last;
   int bias;
-  bool in_rows; /* the weight is [outputs][inputs], as Ronde's, else the other way round */
+  bool in_rows; /* the weight is [outputs][inputs], else the other way round */
 } linear;
 
+/* weight: as the initializer has it. */
 static ronde_status take_linear(ronde__onnx_import *im, const ronde__onnx_node *node, const linear *l,
-                                const ronde__shape *weight, ronde__onnx_layer *layer) {
-  bool as_it_is = l->in_rows != ronde__onnx_in(im, node, 1)->transposed;
-  RONDE_TRY(ronde__onnx_take(im, node, 1, NULL, as_it_is ? RONDE__ONNX_AS_IT_IS : RONDE__ONNX_TRANSPOSED, weight, false,
-                             layer));
+                                const ronde__shape *weight, bool inputs_first, int64_t outputs,
+                                ronde__onnx_layer *layer) {
+  ronde__onnx_change change = inputs_first ? RONDE__ONNX_INPUTS_FIRST : RONDE__ONNX_AS_IT_IS;
+  RONDE_TRY(ronde__onnx_take(im, node, 1, NULL, change, weight, false, layer));
   if (l->bias_of) {
-    const ronde__shape bias = {1, {weight->dim[0]}};
+    const ronde__shape bias = {1, {outputs}};
     RONDE_TRY(ronde__onnx_take(im, l->bias_of, l->bias, NULL, RONDE__ONNX_AS_IT_IS, &bias, false, layer));
   }
   return ronde__onnx_begin(im, layer);
@@ -159,12 +160,16 @@ static ronde_status add_linear(ronde__onnx_import *im, const ronde__onnx_node *n
   RONDE_TRY(ronde__onnx_in_place(im, node, 0, &x, &place));
   if (place.at == place.rank - 1) return ronde__onnx_fail(im, node, "its rows would be those of the batch");
   if (weight.rank != 2) return ronde__onnx_fail(im, node, "its second factor is not an initializer of 2 dimensions");
-  if (!l->in_rows) weight = (ronde__shape){2, {weight.dim[1], weight.dim[0]}};
+  bool inputs_first = l->in_rows == ronde__onnx_in(im, node, 1)->transposed,
+       is_turned = ronde__onnx_in(im, node, 1)->transposed;
+  int64_t own = weight.dim[l->in_rows ? 0 : 1];
+  if (is_turned) weight = (ronde__shape){2, {weight.dim[1], weight.dim[0]}};
   bool is_head = im->file->head >= 0 && node == &im->file->nodes[im->file->head];
-  int64_t outputs = is_head && im->outputs > 0 ? im->outputs : weight.dim[0];
-  ronde_status status = take_linear(im, node, l, &weight, &layer);
+  int64_t outputs = is_head && im->outputs > 0 ? im->outputs : own;
+  ronde_status status = take_linear(im, node, l, &weight, inputs_first, own, &layer);
   if (status == RONDE_OK)
-    status = ronde__onnx_end_layer(im, l->last, &layer, ronde_linear(x, layer.label, outputs, l->bias_of != NULL));
+    status = ronde__onnx_end_layer(im, l->last, &layer,
+                                   ronde__linear(x, layer.label, outputs, l->bias_of != NULL, inputs_first));
   ronde__onnx_value *out = ronde__onnx_out(im, l->last, 0);
   if (status == RONDE_OK && out) out->at = place.at, out->merged = place.merged;
   ronde__onnx_layer_release(&layer);
@@ -181,41 +186,52 @@ static bool is_buffer(const ronde__onnx_import *im, const ronde__onnx_node *node
   return i < node->n_in && node->in[i] >= 0 && im->file->is_buffer[node->in[i]];
 }
 
-/* Of any two matrices without a batch, scaled, with any addend. */
+/* alpha y + beta times the addend, if there is one. */
+static ronde_status end_gemm(ronde__onnx_import *im, const ronde__onnx_node *node, const ronde_tensor *y, float alpha,
+                             float beta, const ronde__onnx_place *place) {
+  const ronde_tensor *c;
+  if (y && alpha != 1) y = ronde_function(y, RONDE_AFFINE, alpha, 0);
+  if (y && ronde__onnx_in(im, node, 2)) {
+    RONDE_TRY(ronde__onnx_operand(im, node, 2, place, &c));
+    y = ronde_add(y, beta == 1 ? c : ronde_function(c, RONDE_AFFINE, beta, 0));
+  }
+  return ronde__onnx_set_place(im, node, 0, y, place);
+}
+
+/* Of any two matrices without a batch; or of rows of a batch, and a matrix that is computed, such as a weight that is normalised. */
 static ronde_status general_gemm(ronde__onnx_import *im, const ronde__onnx_node *node, float alpha, float beta,
                                  bool turn_a, bool turn_b) {
   static const ronde__onnx_place matrix = {2, RONDE__ONNX_ALIKE, RONDE__ONNX_ALONE, 0};
-  const ronde_tensor *a, *b, *c, *y;
+  const ronde_tensor *a, *b, *y;
   ronde__onnx_place place = {0};
+  int64_t dims[RONDE_MAX_RANK];
   RONDE_TRY(ronde__onnx_common(im, node, 0, ronde__onnx_in(im, node, 2) ? 3 : 2, &place));
-  if (place.at != RONDE__ONNX_ALIKE)
-    return ronde__onnx_fail(im, node, "alpha and beta must be 1, transA 0, and B an initializer");
-  RONDE_TRY(ronde__onnx_operand(im, node, 0, &matrix, &a));
+  const bool of_rows = place.at != RONDE__ONNX_ALIKE;
+  if (of_rows && (turn_a || place.at != 0 || place.rank != 2 || place.merged ||
+                  ronde__onnx_place_of(ronde__onnx_in(im, node, 1)).at != RONDE__ONNX_ALIKE))
+    return ronde__onnx_fail(im, node, "transA must be 0, and B alike for all examples");
+  RONDE_TRY(ronde__onnx_operand(im, node, 0, of_rows ? &place : &matrix, &a));
   RONDE_TRY(ronde__onnx_operand(im, node, 1, &matrix, &b));
-  y = ronde_matmul(a, b, turn_a, turn_b);
-  if (alpha != 1) y = ronde_function(y, RONDE_AFFINE, alpha, 0);
-  if (y && ronde__onnx_in(im, node, 2)) {
-    RONDE_TRY(ronde__onnx_operand(im, node, 2, &matrix, &c));
-    y = ronde_add(y, beta == 1 ? c : ronde_function(c, RONDE_AFFINE, beta, 0));
+  if (of_rows) {
+    ronde_tensor_dims(a, dims);
+    a = ronde_reshape(a, 2, (int64_t[]){1, dims[0]});
   }
-  return ronde__onnx_set_place(im, node, 0, y, &matrix);
+  y = ronde_matmul(a, b, turn_a, turn_b);
+  if (of_rows && y) {
+    ronde_tensor_dims(y, dims);
+    y = ronde_reshape(y, 1, dims + 1);
+  }
+  return end_gemm(im, node, y, alpha, beta, of_rows ? &place : &matrix);
 }
 
 /* A linear layer, scaled, and an addend that is one too: of a weight that is an initializer. */
 static ronde_status scaled_gemm(ronde__onnx_import *im, const ronde__onnx_node *node, float alpha, float beta,
                                 bool in_rows) {
-  const ronde_tensor *y, *c;
-  ronde__onnx_value *out = ronde__onnx_out(im, node, 0);
-  ronde__onnx_place place;
+  const ronde__onnx_value *out = ronde__onnx_out(im, node, 0);
   RONDE_TRY(add_linear(im, node, &(linear){NULL, node, 0, in_rows}));
   if (!out) return RONDE_OK;
-  place = ronde__onnx_place_of(out);
-  y = alpha == 1 ? out->x : ronde_function(out->x, RONDE_AFFINE, alpha, 0);
-  if (y && ronde__onnx_in(im, node, 2)) {
-    RONDE_TRY(ronde__onnx_operand(im, node, 2, &place, &c));
-    y = ronde_add(y, beta == 1 ? c : ronde_function(c, RONDE_AFFINE, beta, 0));
-  }
-  return ronde__onnx_set_place(im, node, 0, y, &place);
+  const ronde__onnx_place place = ronde__onnx_place_of(out);
+  return end_gemm(im, node, out->x, alpha, beta, &place);
 }
 
 ronde_status ronde__onnx_op_gemm(ronde__onnx_import *im, const ronde__onnx_node *node) {

@@ -84,6 +84,12 @@ typedef struct resizing {
 /* All floats of a list of at most 4; false: it is something else. */
 static bool read_scales(const ronde__onnx_import *im, const ronde__onnx_value *value, float scales_out[4],
                         size_t *n_out) {
+  const ronde__onnx_known *array = ronde__onnx_array(value);
+  if (array && !array->integers && array->n >= 1 && array->n <= 4) {
+    *n_out = (size_t)array->n;
+    for (size_t i = 0; i < *n_out; i++) scales_out[i] = (float)array->values[i];
+    return true;
+  }
   const Onnx__TensorProto *tensor = value && value->kind == RONDE__ONNX_CONSTANT ? value->constant : NULL;
   if (!tensor || tensor->data_type != ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT || ronde__onnx_elems(tensor) < 1 ||
       ronde__onnx_elems(tensor) > 4 || ronde__onnx_check_floats(im->file, tensor) != RONDE_OK)

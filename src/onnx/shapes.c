@@ -442,7 +442,8 @@ ronde_status ronde__onnx_op_cast(ronde__onnx_import *im, const ronde__onnx_node 
 /* Those that are tensors are known from the beginning, as initializers are. */
 ronde_status ronde__onnx_op_constant(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const Onnx__AttributeProto *one = ronde__onnx_attr(node, "value_int"), *list = ronde__onnx_attr(node, "value_ints");
-  const Onnx__AttributeProto *number = ronde__onnx_attr(node, "value_float");
+  const Onnx__AttributeProto *number = ronde__onnx_attr(node, "value_float"),
+                             *floats = ronde__onnx_attr(node, "value_floats");
   ronde__onnx_value value = {.kind = RONDE__ONNX_SIZES, .n = 1, .is_scalar = true};
   ronde__onnx_value *out = ronde__onnx_out(im, node, 0);
   if (one) value.size[0] = one->i;
@@ -452,7 +453,10 @@ ronde_status ronde__onnx_op_constant(ronde__onnx_import *im, const ronde__onnx_n
     value.n = (int)list->n_ints;
     for (int i = 0; i < value.n; i++) value.size[i] = list->ints[i];
   } else {
-    return ronde__onnx_fail(im, node, "a constant of this kind is not supported");
+    ronde__onnx_known *array = floats ? ronde__onnx_make_known(im, 1, (int64_t[]){(int64_t)floats->n_floats}) : NULL;
+    if (!array) return ronde__onnx_fail(im, node, "a constant of this kind is not supported");
+    for (int64_t i = 0; i < array->n; i++) array->values[i] = (double)floats->floats[i];
+    value = (ronde__onnx_value){.kind = RONDE__ONNX_KNOWN, .known = array};
   }
   for (int i = 0; value.kind == RONDE__ONNX_SIZES && i < value.n; i++)
     if (ronde__onnx_batches(value.size[i])) return ronde__onnx_fail(im, node, "its value is out of range");

@@ -10,12 +10,6 @@ static int weights_by_name(const void *a, const void *b) {
 
 /* ---- order of elements ---- */
 
-/* values [columns][rows] to out [rows][columns]. */
-static void transpose(const float *values, int64_t rows, int64_t columns, float *out) {
-  for (int64_t r = 0; r < rows; r++)
-    for (int64_t c = 0; c < columns; c++) out[r * columns + c] = values[c * rows + r];
-}
-
 /* Block i of Ronde's rows is block from[i] of ONNX's. */
 static const struct {
   int n, from[4];
@@ -34,15 +28,12 @@ static void turn_gates(const float *values, const ronde__onnx_weight *weight, fl
 }
 
 static ronde_status read_changed(const ronde__onnx *file, const ronde__onnx_weight *weight, float *out) {
-  const ronde__shape *shape = &weight->shape;
   int64_t n = ronde__onnx_elems(weight->tensor);
-  if (weight->change == RONDE__ONNX_AS_IT_IS) return ronde__onnx_read_floats(file, weight->tensor, out);
+  if (weight->change <= RONDE__ONNX_INPUTS_FIRST) return ronde__onnx_read_floats(file, weight->tensor, out);
   float *values;
   RONDE__ALLOC(values, (size_t)n * sizeof *values, file->path);
   ronde_status status = ronde__onnx_read_floats(file, weight->tensor, values);
-  if (status == RONDE_OK && weight->change == RONDE__ONNX_TRANSPOSED)
-    transpose(values, shape->dim[0], shape->dim[1], out);
-  else if (status == RONDE_OK) turn_gates(values, weight, out);
+  if (status == RONDE_OK) turn_gates(values, weight, out);
   ronde__free(values);
   return status;
 }

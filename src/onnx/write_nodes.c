@@ -486,18 +486,21 @@ static void write_linear(ronde__onnx_writer *w, const ronde__node *node) {
   if (ronde__onnx_shape_in(w, node)->rank == 1) {
     Onnx__NodeProto *to = ronde__onnx_add_like(w, node, "Gemm");
     ronde__onnx_add_params(w, node, to);
-    ronde__onnx_add_int(w, to, "transB", 1);
+    if (!node->attr.inputs_first) ronde__onnx_add_int(w, to, "transB", 1);
     return;
   }
   bool bias = node->n_params > 1;
   const char *turned = ronde__onnx_text(w, "%s.weight", y ? y : ""),
              *sum = bias ? ronde__onnx_text(w, "%s.product", y ? y : "") : y;
-  Onnx__NodeProto *turn = ronde__onnx_add(w, "Transpose", turned ? turned : node->label, turned);
-  ronde__onnx_add_param(w, node, 0, turn);
-  ronde__onnx_add_ints(w, turn, "perm", 2, perm);
+  if (!node->attr.inputs_first) {
+    Onnx__NodeProto *turn = ronde__onnx_add(w, "Transpose", turned ? turned : node->label, turned);
+    ronde__onnx_add_param(w, node, 0, turn);
+    ronde__onnx_add_ints(w, turn, "perm", 2, perm);
+  }
   Onnx__NodeProto *to = ronde__onnx_add(w, "MatMul", node->label, sum);
   ronde__onnx_add_input(w, to, w->names[node->in[0]]);
-  ronde__onnx_add_input(w, to, turned);
+  if (node->attr.inputs_first) ronde__onnx_add_param(w, node, 0, to);
+  else ronde__onnx_add_input(w, to, turned);
   if (!bias) return;
   Onnx__NodeProto *add = ronde__onnx_add(w, "Add", node->label, y);
   ronde__onnx_add_input(w, add, sum);

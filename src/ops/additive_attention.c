@@ -57,7 +57,7 @@ static void additive_layouts(ronde__op_desc *desc, const ronde__shape *in, const
   for (int i = 0; i < desc->attr.n_inputs; i++) desc->in[i] = ronde__phys_of_shape(&in[i], n);
   desc->out[0] = ronde__phys_of_shape(out, n);
   for (int i = VECTOR; i <= BIAS; i++)
-    desc->param[i] = (ronde__weight_layout){RONDE__PLAIN, i == SCALE ? 1 : u, 1, 1, 1, 1};
+    desc->param[i] = ronde__weight_layout_make(RONDE__PLAIN, i == SCALE ? 1 : u, 1, 1, 1, 1);
 }
 
 typedef struct additive_job {

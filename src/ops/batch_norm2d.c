@@ -46,7 +46,7 @@ static void batch_norm2d_layouts(ronde__op_desc *desc, const ronde__shape *in, c
   ronde__phys *x = &desc->in[0];
   if (x->layout != RONDE__BLOCKS) *x = ronde__phys_make(RONDE__BLOCKS, x->n, x->c, x->h, x->w);
   desc->in[1] = desc->out[0] = *x;
-  desc->buffer = desc->param[0] = desc->param[1] = (ronde__weight_layout){RONDE__PANELS, x->c, 1, 1, x->block, 1};
+  desc->buffer = desc->param[0] = desc->param[1] = ronde__weight_layout_make(RONDE__PANELS, x->c, 1, 1, x->block, 1);
 }
 
 /* A function of which 0 is 0, so that padded channels stay so. */

@@ -70,8 +70,9 @@ static void layouts_of_groups(ronde__op_desc *desc, const ronde__shape *in, cons
   int64_t n = desc->in[0].n, taps = (int64_t)desc->attr.kernel[0] * desc->attr.kernel[1];
   desc->in[0] = ronde__phys_make(layout, n, in[0].dim[0], in[0].dim[1], in[0].dim[2]);
   desc->out[0] = ronde__phys_make(layout, n, out->dim[0], out->dim[1], out->dim[2]);
-  desc->param[0] = (ronde__weight_layout){form, out->dim[0], in_width, taps, desc->out[0].block, whole ? in_block : 1};
-  desc->param[1] = (ronde__weight_layout){whole ? RONDE__PANELS : form, out->dim[0], 1, 1, desc->out[0].block, 1};
+  desc->param[0] =
+      ronde__weight_layout_make(form, out->dim[0], in_width, taps, desc->out[0].block, whole ? in_block : 1);
+  desc->param[1] = ronde__weight_layout_make(whole ? RONDE__PANELS : form, out->dim[0], 1, 1, desc->out[0].block, 1);
 }
 
 static void conv2d_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
@@ -90,12 +91,11 @@ static void conv2d_layouts(ronde__op_desc *desc, const ronde__shape *in, const r
   desc->out[0] =
       ronde__phys_make(lanes_out ? RONDE__LANES : RONDE__BLOCKS, x->n, out->dim[0], out->dim[1], out->dim[2]);
   ronde__weight_layout *w = &desc->param[0];
-  *w = (ronde__weight_layout){RONDE__BLOCKED,     out->dim[0],
-                              in[0].dim[0],       (int64_t)desc->attr.kernel[0] * desc->attr.kernel[1],
-                              desc->out[0].block, x->block};
+  *w = ronde__weight_layout_make(RONDE__BLOCKED, out->dim[0], in[0].dim[0],
+                                 (int64_t)desc->attr.kernel[0] * desc->attr.kernel[1], desc->out[0].block, x->block);
   if (x->layout == RONDE__LANES) w->form = lanes_out ? RONDE__PLAIN : RONDE__PANELS;
   desc->param[1] =
-      (ronde__weight_layout){lanes_out ? RONDE__PLAIN : RONDE__PANELS, out->dim[0], 1, 1, desc->out[0].block, 1};
+      ronde__weight_layout_make(lanes_out ? RONDE__PLAIN : RONDE__PANELS, out->dim[0], 1, 1, desc->out[0].block, 1);
 }
 
 /* A band of the map in front of the pooling stays in cache, and is never stored whole. */

@@ -112,7 +112,7 @@ static void conv_transpose2d_layouts(ronde__op_desc *desc, const ronde__shape *i
   desc->param[0] = inner.param[0];
   bool lanes = desc->out[0].layout == RONDE__LANES;
   desc->param[1] =
-      (ronde__weight_layout){lanes ? RONDE__PLAIN : RONDE__PANELS, out->dim[0], 1, 1, desc->out[0].block, 1};
+      ronde__weight_layout_make(lanes ? RONDE__PLAIN : RONDE__PANELS, out->dim[0], 1, 1, desc->out[0].block, 1);
 }
 
 typedef struct transposed {

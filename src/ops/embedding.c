@@ -32,7 +32,7 @@ static void embedding_layouts(ronde__op_desc *desc, const ronde__shape *in, cons
   const ronde__op_attr *a = &desc->attr;
   desc->in[0] = ronde__phys_of_shape(&in[0], desc->in[0].n);
   desc->out[0] = ronde__phys_of_shape(out, desc->in[0].n);
-  desc->param[0] = (ronde__weight_layout){RONDE__PLAIN, a->vocabulary, a->out_channels, 1, 1, 1};
+  desc->param[0] = ronde__weight_layout_make(RONDE__PLAIN, a->vocabulary, a->out_channels, 1, 1, 1);
 }
 
 static int64_t places_of(const ronde__op_desc *desc) { return ronde__phys_elems(&desc->in[0]); }

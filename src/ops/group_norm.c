@@ -34,7 +34,7 @@ static int group_norm_params(const ronde__op_attr *attr, const ronde__shape *in,
 
 static void group_norm_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
   desc->in[0] = desc->out[0] = ronde__phys_of_shape_in(desc->in[0].layout, &in[0], desc->in[0].n);
-  for (int i = 0; i < 2; i++) desc->param[i] = (ronde__weight_layout){RONDE__PLAIN, in[0].dim[0], 1, 1, 1, 1};
+  for (int i = 0; i < 2; i++) desc->param[i] = ronde__weight_layout_make(RONDE__PLAIN, in[0].dim[0], 1, 1, 1, 1);
 }
 
 /* ---- lanes ---- */

@@ -37,7 +37,7 @@ static void layer_norm_layouts(ronde__op_desc *desc, const ronde__shape *in, con
   ronde__shape shape = layer_norm_shape(&desc->attr, in);
   desc->in[0] = desc->out[0] = ronde__phys_of_shape(&in[0], desc->in[0].n);
   desc->attr.length = ronde__shape_elems(&shape);
-  for (int i = 0; i < 2; i++) desc->param[i] = (ronde__weight_layout){RONDE__PLAIN, desc->attr.length, 1, 1, 1, 1};
+  for (int i = 0; i < 2; i++) desc->param[i] = ronde__weight_layout_make(RONDE__PLAIN, desc->attr.length, 1, 1, 1, 1);
 }
 
 static int64_t layer_norm_groups(const ronde__op_desc *desc) {

@@ -25,6 +25,7 @@ static int linear_params(const ronde__op_attr *attr, const ronde__shape *in,
   float bound = (float)(1 / sqrt((double)features_of(&in[0])));
   specs[0] =
       (ronde__param_spec){.suffix = "weight", .shape = {2, {attr->out_channels, features_of(&in[0])}}, .bound = bound};
+  if (attr->inputs_first) specs[0].shape = (ronde__shape){2, {features_of(&in[0]), attr->out_channels}};
   specs[1] = (ronde__param_spec){.suffix = "bias", .shape = {1, {attr->out_channels}}, .bound = bound};
   return attr->bias ? 2 : 1;
 }
@@ -39,13 +40,10 @@ static void linear_layouts(ronde__op_desc *desc, const ronde__shape *in, const r
   if (in[0].rank > 1) *x = ronde__phys_make(x->layout, examples, features_of(&in[0]), 1, 1);
   if (x->layout == RONDE__ROWS && desc->need_dinput[0]) *x = ronde__phys_make(RONDE__BLOCKS, x->n, x->c, x->h, x->w);
   desc->out[0] = ronde__phys_make(RONDE__BLOCKS, x->n, features_of(out), 1, 1);
-  desc->param[0] = (ronde__weight_layout){x->layout == RONDE__BLOCKS ? RONDE__BLOCKED : RONDE__PANELS,
-                                          features_of(out),
-                                          x->c,
-                                          x->h * x->w,
-                                          desc->out[0].block,
-                                          x->block};
-  desc->param[1] = (ronde__weight_layout){RONDE__PANELS, features_of(out), 1, 1, desc->out[0].block, 1};
+  desc->param[0] = ronde__weight_layout_make(x->layout == RONDE__BLOCKS ? RONDE__BLOCKED : RONDE__PANELS,
+                                             features_of(out), x->c, x->h * x->w, desc->out[0].block, x->block);
+  desc->param[0].inputs_first = desc->attr.inputs_first;
+  desc->param[1] = ronde__weight_layout_make(RONDE__PANELS, features_of(out), 1, 1, desc->out[0].block, 1);
 }
 
 const ronde__op ronde__op_linear = {

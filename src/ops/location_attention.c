@@ -79,7 +79,7 @@ static void location_layouts(ronde__op_desc *desc, const ronde__shape *in, const
   const int64_t sides[RONDE__LOCATION_PARAMS][2] = {{4 * z.h, z.p + z.e}, {4 * z.h, z.h}, {4 * z.h, 1}, {4 * z.h, 1},
                                                     {z.a, z.h},           {z.c, 2 * z.k}, {z.a, z.c},   {z.a, 1}};
   for (int i = 0; i < RONDE__LOCATION_PARAMS; i++)
-    desc->param[i] = (ronde__weight_layout){RONDE__PLAIN, sides[i][0], sides[i][1], 1, 1, 1};
+    desc->param[i] = ronde__weight_layout_make(RONDE__PLAIN, sides[i][0], sides[i][1], 1, 1, 1);
 }
 
 /* ---- preparing ---- */

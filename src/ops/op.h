@@ -109,6 +109,7 @@ typedef struct ronde__op_attr {
   bool affine;                          /* group normalisation: with weight and bias */
   bool bias, exclude_padding, kaiming_normal;
   bool of_sequence;   /* convolutions: along the width alone, with a weight [O,C / groups,KW], or [C,O / groups,KW] */
+  bool inputs_first;  /* linear: the weight is [F,O], in place of [O,F] */
   int64_t vocabulary; /* embedding: rows */
   float deviation;    /* embedding, parameter: of its first values; of a parameter 0: they are zeros */
   int heads;          /* attention */

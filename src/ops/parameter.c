@@ -22,7 +22,7 @@ static int parameter_params(const ronde__op_attr *attr, const ronde__shape *in,
 static void parameter_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
   int64_t n = desc->in[0].n / ronde__phys_rows(&desc->in[0], &in[0]);
   desc->out[0] = ronde__phys_of_shape(out, n);
-  desc->param[0] = (ronde__weight_layout){RONDE__PLAIN, ronde__shape_elems(out), 1, 1, 1, 1};
+  desc->param[0] = ronde__weight_layout_make(RONDE__PLAIN, ronde__shape_elems(out), 1, 1, 1, 1);
 }
 
 typedef struct parameter_job {

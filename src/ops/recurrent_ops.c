@@ -61,10 +61,13 @@ static void recurrent_layouts(ronde__op_desc *desc, const ronde__shape *in, cons
   for (int i = 0; i < desc->attr.n_inputs; i++) desc->in[i] = ronde__phys_of_shape(&in[i], n);
   for (int i = 0; i < 1 + cell->states; i++) desc->out[i] = ronde__phys_of_shape(&out[i], n);
   for (int i = 0; i < 4; i++)
-    desc->param[i] =
-        (ronde__weight_layout){RONDE__PLAIN, cell->gates * h, i == 0 ? in[0].dim[1] : i == 1 ? h : 1, 1, 1, 1};
+    desc->param[i] = ronde__weight_layout_make(RONDE__PLAIN, cell->gates * h,
+                                               i == 0   ? in[0].dim[1]
+                                               : i == 1 ? h
+                                                        : 1,
+                                               1, 1, 1);
   if (desc->attr.peepholes)
-    desc->param[ronde__peepholes_at(&desc->attr)] = (ronde__weight_layout){RONDE__PLAIN, 3 * h, 1, 1, 1, 1};
+    desc->param[ronde__peepholes_at(&desc->attr)] = ronde__weight_layout_make(RONDE__PLAIN, 3 * h, 1, 1, 1, 1);
 }
 
 static const ronde__form recurrent_form = {

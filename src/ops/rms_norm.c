@@ -16,7 +16,7 @@ static int rms_norm_params(const ronde__op_attr *attr, const ronde__shape *in,
 static void rms_norm_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
   desc->in[0] = desc->out[0] = ronde__phys_of_shape(&in[0], desc->in[0].n);
   desc->attr.length = in[0].dim[in[0].rank - 1];
-  desc->param[0] = (ronde__weight_layout){RONDE__PLAIN, desc->attr.length, 1, 1, 1, 1};
+  desc->param[0] = ronde__weight_layout_make(RONDE__PLAIN, desc->attr.length, 1, 1, 1, 1);
 }
 
 static int64_t rows_of(const ronde__op_desc *desc) { return ronde__phys_elems(&desc->in[0]) / desc->attr.length; }

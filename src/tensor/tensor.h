@@ -69,7 +69,11 @@ typedef struct ronde__weight_layout {
   ronde__weight_form form;
   int64_t o, i, t;
   int64_t block_o, block_i;
+  bool inputs_first; /* logical is [I][T][O]: of a linear layer that is x W in place of x W^T */
 } ronde__weight_layout;
+
+ronde__weight_layout ronde__weight_layout_make(ronde__weight_form form, int64_t o, int64_t i, int64_t t,
+                                               int64_t block_o, int64_t block_i);
 
 /* Whether elements lie alike: what a form does not use is not compared. */
 bool ronde__weight_layout_equal(const ronde__weight_layout *a, const ronde__weight_layout *b);

@@ -6,8 +6,15 @@
 
 enum { SLICE_ELEMS = 65536, CHUNK_ELEMS = 4096 };
 
+ronde__weight_layout ronde__weight_layout_make(ronde__weight_form form, int64_t o, int64_t i, int64_t t,
+                                               int64_t block_o, int64_t block_i) {
+  return (ronde__weight_layout){
+      .form = form, .o = o, .i = i, .t = t, .block_o = block_o, .block_i = block_i, .inputs_first = false};
+}
+
 bool ronde__weight_layout_equal(const ronde__weight_layout *a, const ronde__weight_layout *b) {
-  if (a->form != b->form || a->o != b->o || a->i != b->i || a->t != b->t) return false;
+  if (a->form != b->form || a->o != b->o || a->i != b->i || a->t != b->t || a->inputs_first != b->inputs_first)
+    return false;
   bool same_o = a->form == RONDE__PLAIN || a->block_o == b->block_o;
   return same_o && (a->form != RONDE__BLOCKED || a->block_i == b->block_i);
 }
@@ -65,15 +72,59 @@ static void pack_block(const ronde__weight_layout *l, const float *in, int64_t o
     }
 }
 
+/* ---- of a linear layer of x W: rows of W [I T][O] ---- */
+
+static void unpack_row(const ronde__weight_layout *l, int64_t f, const float *packed, float *row) {
+  int64_t block = l->form == RONDE__PLAIN ? 1 : l->block_o;
+  for (int64_t o0 = 0; o0 < l->o; o0 += block)
+    memcpy(row + o0, packed + ronde__weight_index(l, o0, f / l->t, f % l->t),
+           (size_t)ronde__min(block, l->o - o0) * sizeof *row);
+}
+
+/* With the zeros behind the last outputs and, of the last row, those in the place of further inputs. */
+static void pack_row(const ronde__weight_layout *l, int64_t f, const float *row, float *packed) {
+  int64_t block = l->form == RONDE__PLAIN ? 1 : l->block_o, i = f / l->t, t = f % l->t;
+  for (int64_t o0 = 0; o0 < l->o; o0 += block) {
+    int64_t n = ronde__min(block, l->o - o0);
+    float *stored = packed + ronde__weight_index(l, o0, i, t);
+    memcpy(stored, row + o0, (size_t)n * sizeof *row);
+    memset(stored + n, 0, (size_t)(block - n) * sizeof *row);
+    if (l->form != RONDE__BLOCKED || i != l->i - 1) continue;
+    for (int64_t more = l->i; more % l->block_i; more++)
+      memset(packed + ronde__weight_index(l, o0, more, t), 0, (size_t)block * sizeof *row);
+  }
+}
+
+static int64_t slice_rows(const ronde__weight_layout *l) {
+  return ronde__min(l->i * l->t, ronde__max(1, SLICE_ELEMS / l->o));
+}
+
+static int64_t unpack_rows(const ronde__weight_layout *l, int64_t first, const float *packed, float *logical) {
+  int64_t begin = first / l->o, end = ronde__min(begin + slice_rows(l), l->i * l->t);
+  for (int64_t f = begin; f < end; f++) unpack_row(l, f, packed, logical + (f - begin) * l->o);
+  return (end - begin) * l->o;
+}
+
+static int64_t pack_rows(const ronde__weight_layout *l, int64_t first, const float *logical, float *packed) {
+  int64_t begin = first / l->o, end = ronde__min(begin + slice_rows(l), l->i * l->t);
+  for (int64_t f = begin; f < end; f++) pack_row(l, f, logical + (f - begin) * l->o, packed);
+  return (end - begin) * l->o;
+}
+
+/* ---- slices ---- */
+
 /* Output channels of a slice: whole blocks. */
 static int64_t slice_channels(const ronde__weight_layout *l) {
   int64_t block = l->form == RONDE__PLAIN ? 1 : l->block_o;
   return ronde__min(l->o, ronde__max(1, SLICE_ELEMS / (l->i * l->t * block)) * block);
 }
 
-int64_t ronde__weight_slice_elems(const ronde__weight_layout *l) { return slice_channels(l) * l->i * l->t; }
+int64_t ronde__weight_slice_elems(const ronde__weight_layout *l) {
+  return l->inputs_first ? slice_rows(l) * l->o : slice_channels(l) * l->i * l->t;
+}
 
 int64_t ronde__weight_unpack_slice(const ronde__weight_layout *l, const float *packed, int64_t first, float *out) {
+  if (l->inputs_first) return unpack_rows(l, first, packed, out);
   int64_t row = l->i * l->t, block = l->form == RONDE__PLAIN ? l->o : l->block_o;
   int64_t begin = first / row, end = ronde__min(begin + slice_channels(l), l->o);
   for (int64_t o = begin; o < end; o += block)
@@ -82,6 +133,7 @@ int64_t ronde__weight_unpack_slice(const ronde__weight_layout *l, const float *p
 }
 
 int64_t ronde__weight_pack_slice(const ronde__weight_layout *l, int64_t first, const float *logical, float *packed) {
+  if (l->inputs_first) return pack_rows(l, first, logical, packed);
   int64_t row = l->i * l->t, begin = first / row, end = ronde__min(begin + slice_channels(l), l->o);
   int64_t n = (end - begin) * row;
   if (l->form == RONDE__PLAIN) {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 static ronde__weight_layout layout_of(ronde__weight_form form, int64_t o, int64_t i, int64_t t) {
-  return (ronde__weight_layout){form, o, i, t, ronde__channel_block(o), ronde__channel_block(i)};
+  return ronde__weight_layout_make(form, o, i, t, ronde__channel_block(o), ronde__channel_block(i));
 }
 
 /* As the header words it. */
@@ -46,10 +46,10 @@ static void check_weight(const ronde__weight_layout *l) {
   }
   assert_memory_equal(again, packed, (size_t)(n_packed + 1) * sizeof *packed);
   free(slice), free(again);
-  for (int64_t o = 0, at = 0; o < l->o; o++)
+  for (int64_t o = 0, row = 0; o < l->o; o++)
     for (int64_t i = 0; i < l->i; i++)
-      for (int64_t t = 0; t < l->t; t++, at++) {
-        int64_t where = ronde__weight_index(l, o, i, t);
+      for (int64_t t = 0; t < l->t; t++, row++) {
+        int64_t where = ronde__weight_index(l, o, i, t), at = l->inputs_first ? (i * l->t + t) * l->o + o : row;
         assert_int_equal(where, weight_place(l, o, i, t));
         assert_in_range(where, 0, n_packed - 1);
         assert_true(packed[where] == (float)(at + 1) && back[at] == (float)(at + 1));
@@ -67,6 +67,8 @@ static void round_trips(void **unused) {
   for (size_t s = 0; s < RONDE__COUNT(shapes); s++)
     for (ronde__weight_form form = RONDE__PLAIN; form <= RONDE__PANELS; form++) {
       ronde__weight_layout l = layout_of(form, shapes[s][0], shapes[s][1], shapes[s][2]);
+      check_weight(&l);
+      l.inputs_first = true;
       check_weight(&l);
     }
 }

@@ -156,8 +156,6 @@ def in_own_order(net, name, values):
         return {name: np.concatenate([i, f, o])}
     if change == "one":
         return {name: values[0]}
-    if change == "transposed":
-        return {name: values.T}
     if change == "gates":
         return {name: gates(values[0])}
     if change == "biases":
@@ -215,7 +213,6 @@ def small():
     n.add("MatMul", ["i", n.weight("W2", 5, CLASSES)], "j")
     n.add("Add", ["j", n.weight("B2", CLASSES)], "k")
     n.add("Softmax", ["k"], "output", axis=-1)
-    n.change = {"W2": "transposed"}
     save(n)
 
 
@@ -276,7 +273,6 @@ def branches():
     n.add("Reshape", ["p", "u"], "v")
     n.add("Gemm", ["v", n.weight("fc.weight", 18, CLASSES), n.weight("fc.bias", 1, CLASSES)], "w")
     n.add("LogSoftmax", ["w"], "output", axis=1)
-    n.change = {"fc.weight": "transposed"}
     save(n, step=1e-4)  # the evaluator's GELU has constants in f32
 
 

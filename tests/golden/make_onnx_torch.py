@@ -454,7 +454,6 @@ def save(name, net, newer, open_dims):
         torch.onnx.export(net.train(), export_x, FOLDER / f"{name}.onnx", training=torch.onnx.TrainingMode.TRAINING,
                           opset_version=17, do_constant_folding=hasattr(net, "folds"), dynamo=False, input_names=names,
                           dynamic_axes=dict(zip(names, axes)))
-    turned = {f"{name}.weight" for name, part in net.named_modules() if type(part).__name__ == "Conv1D"}  # [in,out], of linear layers
     called = folded_names(FOLDER / f"{name}.onnx", net) if hasattr(net, "folds") and not newer else {}
     net.double()
     x = [one.double() if one.is_floating_point() else one for one in x]
@@ -469,7 +468,7 @@ def save(name, net, newer, open_dims):
     x = torch.cat([one.flatten(1) for one in x], dim=1)
     expected = {"batch": BATCH, **places, "x": numbers(x), "labels": labels.flatten().tolist(), "outputs": numbers(outputs),
                 "buffers": [name for name, b in net.named_buffers() if name.endswith("table") and not newer],
-                "loss": loss.item(), "gradients": {called.get(name, name): numbers(p.grad.T if name in turned else p.grad)
+                "loss": loss.item(), "gradients": {called.get(name, name): numbers(p.grad.T if name == "fc.weight" and called else p.grad)
                                                     for name, p in net.named_parameters() if p.grad is not None}}
     (FOLDER / f"{name}.json").write_text(json.dumps(expected, indent=0) + "\n")
 
