@@ -253,6 +253,8 @@ ronde__onnx_value *ronde__onnx_in(const ronde__onnx_import *im, const ronde__onn
 ronde__onnx_value *ronde__onnx_out(const ronde__onnx_import *im, const ronde__onnx_node *node, int i);
 /* The type that a Cast, or a CastLike by its second input, makes; 0: it is not known. */
 int64_t ronde__onnx_cast_to(const ronde__onnx_import *im, const ronde__onnx_node *node);
+/* The tensor of a value, with the dimensions of an example that the file has. */
+const ronde_tensor *ronde__onnx_as_in_file(const ronde__onnx_value *value);
 /* Input i as an activation with the batch in front, [N,...], or of a file without a batch. */
 ronde_status ronde__onnx_in_tensor(const ronde__onnx_import *im, const ronde__onnx_node *node, int i,
                                    const ronde_tensor **x_out);
@@ -381,8 +383,6 @@ void ronde__onnx_release_known(ronde__onnx_import *im);
 
 /* Of an activation, or of a constant. */
 ronde__onnx_place ronde__onnx_place_of(const ronde__onnx_value *value);
-/* The tensor of a value, with the dimensions of an example that the file has. */
-const ronde_tensor *ronde__onnx_as_in_file(const ronde__onnx_value *value);
 /* Of input i wherever its batch stands, a constant of floats becoming a parameter: the tensor of an example. */
 ronde_status ronde__onnx_in_place(ronde__onnx_import *im, const ronde__onnx_node *node, int i,
                                   const ronde_tensor **x_out, ronde__onnx_place *place_out);

@@ -83,6 +83,19 @@ ronde__onnx_value *ronde__onnx_out(const ronde__onnx_import *im, const ronde__on
   return i < node->n_out && node->out[i] >= 0 ? &im->values[node->out[i]] : NULL;
 }
 
+/* Of one direction, [T,H] as [T,1,H], and a state [H] as [1,H]; an image of one row [C,1,W] as [C,W], and of one pixel as [C]. */
+const ronde_tensor *ronde__onnx_as_in_file(const ronde__onnx_value *value) {
+  int64_t dims[RONDE_MAX_RANK];
+  int rank = ronde_tensor_dims(value->x, dims);
+  const int64_t steps[] = {dims[0], 1, dims[rank - 1]}, row[] = {dims[0], dims[rank - 1]};
+  switch (value->order) {
+  case RONDE__ONNX_AS_EVER: return value->x;
+  case RONDE__ONNX_DIRECTIONS: return ronde_reshape(value->x, 3, steps);
+  case RONDE__ONNX_STATE: return ronde_reshape(value->x, 2, steps + 1);
+  default: return ronde_reshape(value->x, value->n, row);
+  }
+}
+
 ronde_status ronde__onnx_in_tensor(const ronde__onnx_import *im, const ronde__onnx_node *node, int i,
                                    const ronde_tensor **x_out) {
   const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
