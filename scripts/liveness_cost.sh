@@ -1,5 +1,5 @@
 #!/bin/sh
-# What signs of life cost while nothing happens: `compare` alternates runs with them (--lost-after 1) and without (0) and prints how
+# What signs of life cost while nothing happens: `compare` alternates runs with them (by default) and without (0) and prints how
 # many times as fast the first case is, with its interval: two processes of this host and, as root, one worker on each of two
 # hosts (network namespaces, 1 Gbit/s). Then the system counts the datagrams of a run between two, and between three hosts.
 # On a quiet machine, ten minutes or so:
@@ -19,7 +19,7 @@ export OMPI_MCA_plm_rsh_agent="$here/tests/hosts.sh agent"
 export network="--iface 10.91.7.0/24"
 
 compare() { # shellcheck disable=SC2086
-  "$ronde" compare $training --steps 400 --lost-after 0,1 --rounds "$rounds" "$@"
+  "$ronde" compare $training --steps 400 --lost-after 0,1.5 --rounds "$rounds" "$@"
 }
 
 # Sent in $1 hosts' network while a run lasts, by the first of them: signs of life are all UDP that there is. Two headers, and the
@@ -44,6 +44,6 @@ echo "== two hosts"
 words=$(printf " '%s'" "$@")
 [ $# -gt 0 ] || words=
 export rounds words
-"$here/tests/hosts.sh" with 2 1gbit -- 'eval "\"$ronde\" compare $training --steps 400 --lost-after 0,1 --rounds $rounds --hosts ronde1,ronde2 $network $words"'
+"$here/tests/hosts.sh" with 2 1gbit -- 'eval "\"$ronde\" compare $training --steps 400 --lost-after 0,1.5 --rounds $rounds --hosts ronde1,ronde2 $network $words"'
 echo "== the link"
 for n in 2 3; do "$here/tests/hosts.sh" with "$n" 1gbit -- "sh $folder/count.sh $n"; done

@@ -246,6 +246,16 @@ static void a_signal_to_all_processes_is_one_request(void **state) {
   }
 }
 
+/* Open MPI's daemons among them, and what has taken the place of ssh; the step under way takes longer than they would wait. */
+static void a_signal_to_all_hosts_is_one_request(void **state) {
+  check_run(143, run_on_hosts(ONCE_IT_TRAINS("hosts",
+                                             "kill $(for i in 1 2 3; do ip netns pids ronde$i; done; "
+                                             "pgrep -f '[a]s-agent ronde'; pgrep -f '^[m]pirun')"),
+                              "--drill slow:1:3000 --epochs 100000 --out hosts"));
+  check_says("ronde: error: interrupted after step ");
+  assert_int_equal(run("ls hosts/checkpoints/step-*"), 0);
+}
+
 static void a_signal_to_mpirun_is_one_to_all(void **state) {
   need_mpi();
   pid_t child = start_long_run("m", "");
@@ -496,6 +506,16 @@ static void a_cable_that_is_out_is_noticed(void **state) {
   check_says("nothing heard from rank 2 on host ronde3 (last seen ");
 }
 
+/* Behind it Linux asks for a neighbour's address anew, and once a second. */
+static void a_cable_that_is_out_for_a_moment_is_no_loss(void **state) {
+  leave_out_if(SANITIZED, "ranks are slow to speak there");
+  check_run(
+      0, run_on_hosts(
+             ONCE_IT_TRAINS("moment", "ip link set ronde3v down; sleep 0.3; ip link set ronde3v up; touch moment/cut"),
+             "--drill slow:0:20 --epochs 20 --out moment"));
+  assert_int_equal(run("test -f moment/cut"), 0);
+}
+
 /* Before its rank has begun, or before it has joined, when no rank watches over another. What takes the place of ssh needs the
  * cable, as ssh does. */
 static int run_with_a_cable_out_at_the_start(const char *host_does, const char *options) {
@@ -558,6 +578,7 @@ int main(void) {
       cmocka_unit_test(grace_has_an_end),
       cmocka_unit_test(a_second_request_ends_at_once),
       cmocka_unit_test(a_signal_to_all_processes_is_one_request),
+      cmocka_unit_test(a_signal_to_all_hosts_is_one_request),
       cmocka_unit_test(a_signal_to_mpirun_is_one_to_all),
       cmocka_unit_test(nothing_outlives_a_killed_launcher),
       cmocka_unit_test(a_killed_mpirun_is_named),
@@ -574,6 +595,7 @@ int main(void) {
       cmocka_unit_test(a_rank_stopped_before_all_have_joined),
       cmocka_unit_test(a_rank_that_ends_before_it_begins_is_named),
       cmocka_unit_test(a_cable_that_is_out_is_noticed),
+      cmocka_unit_test(a_cable_that_is_out_for_a_moment_is_no_loss),
       cmocka_unit_test(a_cable_that_is_out_at_the_start_is_noticed),
       cmocka_unit_test(a_host_without_power_is_named),
       cmocka_unit_test(a_run_goes_on_without_a_lost_host),

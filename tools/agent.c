@@ -69,18 +69,62 @@ static int add_words(char **list, int n, char *text) {
   return n;
 }
 
+/* ' as '\\'': what stands between such marks no shell changes. */
+static size_t add_quoted(char *text, size_t n, const char *word) {
+  for (; *word; word++) {
+    if (*word == '\'') memcpy(text + n, "'\\'", 3), n += 3;
+    text[n++] = *word;
+  }
+  return n;
+}
+
+/* The words of what is to be run there, as one for any shell there. The daemon among them is started by this program, which is
+ * at the same place on each host; where it is not, by the shell alone, and the ranks, which need it, will say so. NULL: no
+ * memory. */
+static char *daemon_command(char **words) {
+  static const char shell[] = "sh -c 'test -x \"$1\" && " TOOL_DAEMON "=\"$1 " TOOL_DAEMON_WORD
+                              "\"; export " TOOL_DAEMON "; exec sh -c \"$0\"' '";
+  char self[4096];
+  size_t n = sizeof shell - 1, bytes = n + sizeof self + 8;
+  for (int i = 0; words[i]; i++) bytes += 4 * strlen(words[i]) + 1;
+  char *text = malloc(bytes);
+  if (!text || !tool_self_path(self, sizeof self)) {
+    free(text);
+    return NULL;
+  }
+  memcpy(text, shell, n);
+  for (int i = 0; words[i]; i++) {
+    if (i) text[n++] = ' ';
+    n = add_quoted(text, n, words[i]);
+  }
+  memcpy(text + n, "' '", 3);
+  n = add_quoted(text, n + 3, self);
+  memcpy(text + n, "'", 2);
+  return text;
+}
+
+bool tool_is_daemon(int argc, char **argv) { return argc > 2 && strcmp(argv[1], TOOL_DAEMON_WORD) == 0; }
+
+int tool_daemon(char **argv) {
+  tool_leave_signals();
+  execvp(argv[2], argv + 2);
+  fprintf(stderr, "%s: %s\n", argv[2], strerror(errno));
+  return errno == ENOENT ? 127 : 126; /* as a shell has it */
+}
+
 /* The first of several, apart by colons, that can be started. */
 static void become_agent(char **argv) {
   static char *list[MOST_WORDS + 1];
+  char *command = daemon_command(argv + 3);
   const char *given = getenv(TOOL_AGENT_ARGS);
   char *agents = strdup(agent_text()), *rest = NULL;
   for (char *one = agents ? strtok_r(agents, ":", &rest) : NULL; one; one = strtok_r(NULL, ":", &rest)) {
     char *more = strdup(given ? given : "");
     int n = add_words(list, 0, one);
-    if (n == 0 || !more) continue;
+    if (n == 0 || !more || !command) continue;
     if (!strcmp(base_name(list[0]), "ssh") && n < MOST_WORDS) list[n++] = (char *)"-x";
     n = add_words(list, n, more);
-    for (int i = 2; argv[i] && n < MOST_WORDS; i++) list[n++] = argv[i];
+    if (n < MOST_WORDS - 1) list[n++] = argv[2], list[n++] = command;
     list[n] = NULL;
     execvp(list[0], list);
     fprintf(stderr, "%s cannot be started here: %s\n", list[0], strerror(errno));
@@ -199,6 +243,7 @@ int tool_agent(int argc, char **argv) {
   session s = {.host = argv[2], .daemon = daemon_of(argc, argv), .said = -1, .end = -1, .launcher_end = -1};
   int launcher = 0;
   if (watched && sscanf(watched, "%d %lf", &launcher, &s.left_s) == 2) s.launcher = launcher;
+  tool_leave_signals();
   s.launcher_end = tool_process_open(s.launcher);
   tell(&s, TOOL_MARK_ASKED, "");
   if (start(&s, argv)) return code_for_mpirun(tell_end(&s, follow(&s)));

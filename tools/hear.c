@@ -61,8 +61,8 @@ void tool_note_silent(tool_launched *l, int daemon) {
 
 static void note_daemon(tool_launched *l, int number, const char *state) {
   static const char *const lost[] = {"COMMUNICATION FAILURE", "HEARTBEAT FAILED", "FAILED TO START"};
-  if (l->stage == TOOL_RUNS && any_rank_runs(l) && number >= 1 && number < l->n_daemons && begins(state, lost, 3))
-    note_lost_daemon(l, l->daemon_hosts[number]);
+  if (l->stage != TOOL_RUNS || l->silent || !any_rank_runs(l)) return;
+  if (number >= 1 && number < l->n_daemons && begins(state, lost, 3)) note_lost_daemon(l, l->daemon_hosts[number]);
 }
 
 static void note_no_program(tool_launched *l, const tool_rank *rank) {
@@ -209,8 +209,8 @@ static void note_asked(tool_launched *l, const tool_mark *mark) {
 static void note_unreached(tool_launched *l, const tool_mark *mark) {
   tool_add_line(l->said_there, sizeof l->said_there, mark->text);
   if (l->stage != TOOL_RUNS || l->silent || !any_rank_runs(l) || *l->failed_host) return;
-  if (l->n_begun == l->n_ranks) {
-    note_lost_daemon(l, mark->name);
+  if (l->n_begun == l->n_ranks) { /* a request may have ended ssh, or the shell there, and not the daemon */
+    if (!tool_signal()) note_lost_daemon(l, mark->name);
     return;
   }
   memcpy(l->failed_host, mark->name, sizeof mark->name);

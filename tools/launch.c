@@ -76,19 +76,23 @@ static void take_place_of_ssh(const tool_launched *l, pid_t launcher) {
   setenv(TOOL_AGENT_WATCH, watched, 1);
   setenv("OMPI_MCA_plm_rsh_agent", own, 1);
   unsetenv("OMPI_MCA_plm_rsh_args");
+  setenv("OMPI_MCA_orte_launch_agent", "$" TOOL_DAEMON " orted", 0);
 }
 
-/* In the child: becomes mpirun, in a process group of its own, so that a Ctrl-C reaches it by our hand only. Of SIGTERM
- * and SIGINT it would make the end of all ranks two seconds later: it leaves them pending, where we find them (watch.c).
- * Its ranks save and end where this process is killed. */
-static void become_mpirun(const tool_launched *l, arguments *a, const tool_session *session, const int out[2],
-                          const int err[2], pid_t parent) {
+void tool_leave_signals(void) {
   sigset_t left;
-  setpgid(0, 0);
   sigemptyset(&left);
   sigaddset(&left, SIGTERM);
   sigaddset(&left, SIGINT);
   sigprocmask(SIG_BLOCK, &left, NULL);
+}
+
+/* In the child: becomes mpirun, in a process group of its own, so that a Ctrl-C reaches it by our hand only. The signals that
+ * it leaves pending we find there (watch.c). Its ranks save and end where this process is killed. */
+static void become_mpirun(const tool_launched *l, arguments *a, const tool_session *session, const int out[2],
+                          const int err[2], pid_t parent) {
+  setpgid(0, 0);
+  tool_leave_signals();
   prctl(PR_SET_PDEATHSIG, SIGUSR2);
   if (getppid() != parent) _exit(1);
   dup2(out[1], STDOUT_FILENO);

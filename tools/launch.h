@@ -10,9 +10,12 @@
 #include <sys/types.h>
 
 #define TOOL_MPIRUN "mpirun.openmpi"
-/* Behind the name of this program, where mpirun starts it in the place of ssh (agent.c). In the environment, then: what takes
+/* Behind the name of this program, where mpirun starts it in the place of ssh (agent.c), and where a shell of another host starts
+ * it with the words of Open MPI's daemon, by a variable of that name. In the environment, then: what takes
  * the place of ssh, and its words; and the process that launches, with the seconds that are left once it is gone. */
 #define TOOL_AGENT_WORD "--as-agent"
+#define TOOL_DAEMON_WORD "--as-daemon"
+#define TOOL_DAEMON "RONDE_DAEMON"
 #define TOOL_AGENT "RONDE_AGENT"
 #define TOOL_AGENT_ARGS "RONDE_AGENT_ARGS"
 #define TOOL_AGENT_WATCH "RONDE_AGENT_WATCH"
@@ -128,5 +131,11 @@ bool tool_mark_send(const tool_mark *mark);
 /* Whether mpirun has started this process in the place of ssh; its work then, and its exit code. */
 bool tool_is_agent(int argc, char **argv);
 int tool_agent(int argc, char **argv);
+/* On another host, whether this process is to become Open MPI's daemon; becomes it, or the exit code. */
+bool tool_is_daemon(int argc, char **argv);
+int tool_daemon(char **argv);
+/* mpirun and its daemons would make of SIGTERM and SIGINT the end of all ranks, two seconds later: what this process becomes
+ * leaves them pending, and its ranks, in which Open MPI lets them in again, save their state. */
+void tool_leave_signals(void);
 
 #endif

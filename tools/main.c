@@ -228,6 +228,7 @@ static ronde_status run_words(int argc, char **argv) {
 int main(int argc, char **argv) {
   keep_standard_files();
   if (tool_is_agent(argc, argv)) return tool_agent(argc, argv);
+  if (tool_is_daemon(argc, argv)) return tool_daemon(argv);
   signal(SIGPIPE, SIG_IGN); /* a reader that went away is an error like a full disk, */
   signal(SIGXFSZ, SIG_IGN); /* and so is a file above the process's limit */
   tool_log_start();

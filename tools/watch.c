@@ -134,7 +134,7 @@ static void look_at_ranks(tool_launched *l) {
     note_stop(l, rank, seen && (state == 'T' || state == 't'));
   }
   if (*l->lost_daemon && (!(l->goes_on && l->joined) || is_nobody_left(l)))
-    set_end(l, l->silent ? TOOL_AT_ONCE_S : last_words_s(l), TOOL_BY_FAILURE);
+    set_end(l, l->silent ? 0 : last_words_s(l), TOOL_BY_FAILURE);
   if (*l->failed_host && !l->joined) set_end(l, TOOL_LAST_WORDS_S, TOOL_BY_FAILURE);
 }
 
@@ -178,9 +178,9 @@ static bool is_explained(const tool_launched *l) { return l->code == 4 && l->err
 /* SIGHUP is the signal by which mpirun ends its job that is left to it. */
 static void next_stage(tool_launched *l) {
   if (l->stage == TOOL_RUNS) {
+    bool is_known = l->silent || is_explained(l) || is_over(l) || is_nobody_left(l);
     l->stage = TOOL_ABORTED;
-    l->end_by_s =
-        tool_now_s() + (is_explained(l) || is_over(l) || is_nobody_left(l) ? TOOL_NAMED_ABORT_MS * 1e-3 : TOOL_ABORT_S);
+    l->end_by_s = tool_now_s() + (is_known ? TOOL_NAMED_ABORT_MS * 1e-3 : TOOL_ABORT_S);
     kill(l->mpirun, SIGHUP);
     kill(l->mpirun, SIGCONT);
   } else {

@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 enum {
-  TICKS = 5,              /* words within the limit */
+  TICKS = 7,              /* words within the limit */
+  PROBE_TICKS = 2,        /* after so many without a word a host's system is asked */
   MIN_TICK_NS = 10000000, /* whatever the limit */
   JITTERS = 4,            /* the limit is at least so many of the longest silences of late, */
   JITTER_SHRINKS = 64,    /* which are forgotten by this part with each word */
@@ -25,6 +26,8 @@ enum {
 };
 /* A process that is gone may have left a word, or all may have been told to end: */
 #define GONE_SURE_NS 100000000u
+/* A process that is stopped for a moment is nobody's business. */
+#define STOP_SAID_NS 1000000000u
 
 typedef struct peer {
   ronde__life_state state;
@@ -224,7 +227,7 @@ static void end_probe(peer *p) {
 /* A rank of a host that is not heard: its system knows more. */
 static void probe(ronde__life *l, peer *p, host *h, uint64_t now) {
   ronde__life_answer answer = RONDE__ANSWER_NONE;
-  if (p->probe < 0 && (!p->probed_ns || now - p->probed_ns > l->o.lost_after_ns / 2)) {
+  if (p->probe < 0 && (!p->probed_ns || now - p->probed_ns > PROBE_TICKS * l->tick_ns)) {
     p->probed_ns = now;
     p->probe = ronde__life_probe(h->address, p->offer.place.connections, &answer);
   }
@@ -252,7 +255,7 @@ static void look_far(ronde__life *l, uint64_t now) {
     if (is_here(l, r) || !h->heard_ns || p->state == RONDE__LIFE_LEFT || p->state == RONDE__LIFE_GONE) continue;
     if (atomic_load(&p->lost)) continue;
     uint64_t silent = now - h->heard_ns;
-    if (silent < limit_of(l, h) / 2) {
+    if (silent < limit_of(l, h) * PROBE_TICKS / TICKS) {
       end_probe(p);
       continue;
     }
@@ -369,11 +372,12 @@ static void judge(ronde__life *l, uint64_t now) {
 
 /* By the first of those that run. */
 static void tell_stopped(ronde__life *l, uint64_t now) {
+  uint64_t limit = l->o.lost_after_ns < STOP_SAID_NS ? l->o.lost_after_ns : STOP_SAID_NS;
   for (int r = 0; r < l->rank; r++)
     if (l->peers[r].state == RONDE__LIFE_LIVES) return;
   for (int r = 0; r < l->size; r++) {
     peer *p = &l->peers[r];
-    if (p->state != RONDE__LIFE_STOPPED || p->warned || now - p->since_ns < l->o.lost_after_ns) continue;
+    if (p->state != RONDE__LIFE_STOPPED || p->warned || now - p->since_ns < limit) continue;
     p->warned = true;
     ronde__log(
         RONDE_LOG_WARNING,
