@@ -308,6 +308,53 @@ static void test_data_that_do_not_fit(void **state) {
           "cannot read");
 }
 
+/* The same numbers in another shape: an image of one plane is a row, and has a dim of one in front that a series has not. */
+static void test_data_in_another_shape(void **state) {
+  need_onnx();
+  write_file("rows", "model=mlp:8 shape=36 classes=3");
+  char *own = weights_after("model=mlp:8 init=@/rows data=synthetic:1x6x6:3:40", NULL);
+  char *rows = weights_after("model=@/rows.onnx data=synthetic:1x6x6:3:40", NULL);
+  assert_string_equal(own, rows);
+  write_file("planes", "model=mlp:8 shape=1x6x6 classes=3");
+  ronde_source table = small_source(40, 8);
+  table.rank = 1, table.dims[0] = SMALL_SIDE * SMALL_SIDE;
+  refused("train", "model=@/planes.onnx batch=10 steps=1", &table, RONDE_E_USAGE,
+          "its input is 1x6x6 an example, not 36", "");
+  free(own);
+  free(rows);
+}
+
+/* Conv1d reads [channels][steps], of which an array of examples has nothing in front. */
+static void test_series_in_arrays(void **state) {
+  enum { N = 20, SERIES = 2 * 17 };
+  static const char about[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (20, 2, 17), }";
+  static const char classes[] = "{'descr': '|u1', 'fortran_order': False, 'shape': (20,), }";
+  need_onnx();
+  float x[N * SERIES];
+  uint8_t labels[N];
+  for (int i = 0; i < N * SERIES; i++) x[i] = (float)(i * 7 % 23) / 23;
+  for (int i = 0; i < N; i++) labels[i] = (uint8_t)(i % 10);
+  test_bytes arrays = test_npy(about, x, sizeof x), targets = test_npy(classes, labels, sizeof labels);
+  static const char *const names[] = {"train_x.npy", "test_x.npy", "train_y.npy", "test_y.npy"};
+  for (int i = 0; i < 4; i++)
+    test_write(folder, names[i], i < 2 ? arrays.data : targets.data, i < 2 ? arrays.n : targets.n);
+  json_t *run =
+      run_job("train", "model=" GOLDEN "/torch-newer-series1d.onnx data=npy:@ batch=10 steps=2 out=@/run", NULL);
+  json_decref(run);
+  run = run_job("train", "resume=@/run steps=4", NULL);
+  assert_int_equal(real_at(run, "resumed_from.step"), 2);
+  json_decref(run);
+  json_t *scores = run_job("eval", "init=@/run data=npy:@", NULL);
+  json_decref(run_job("predict", "init=@/run input=@/test_x.npy", NULL));
+  export_to("init=@/run format=onnx output=@/net.onnx");
+  json_t *again = run_job("eval", "model=@/net.onnx data=npy:@", NULL);
+  assert_true(real_at(scores, "loss") == real_at(again, "loss"));
+  json_decref(scores);
+  json_decref(again);
+  free(arrays.data);
+  free(targets.data);
+}
+
 /* Values have no softmax that belongs to the loss. */
 static void test_values(void **state) {
   need_onnx();
@@ -405,6 +452,8 @@ int main(void) {
       TEST(test_a_new_output_layer),
       TEST(test_folded_files),
       TEST(test_data_that_do_not_fit),
+      TEST(test_data_in_another_shape),
+      TEST(test_series_in_arrays),
       TEST(test_values),
       TEST(test_resume_knows_the_file),
       TEST(test_what_is_trained_goes_out),

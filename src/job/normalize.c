@@ -91,7 +91,9 @@ ronde_status ronde__normalize_input(ronde__job *job, ronde__normalization *out) 
   bool usual, follows = strcmp(job->options->normalize, "auto") == 0;
   int64_t channels = ronde__normalization_channels(&job->shape);
   RONDE_TRY(ronde__normalize_choose(job, &usual, out));
-  if (out->channels > 1 && out->channels != channels)
+  bool is_row =
+      job->shape.rank < 3 && out->channels == ronde__shape_elems(&job->shape); /* whose columns are channels */
+  if (out->channels > 1 && out->channels != channels && !is_row)
     return ronde__fail(follows ? RONDE_E_INPUT : RONDE_E_USAGE,
                        "%s: mean and deviation of %d channels do not fit images of %lld channels",
                        follows ? job->init_path : "--normalize", out->channels, (long long)channels);

@@ -217,6 +217,22 @@ const char *ronde__onnx_input_at(const ronde__onnx *file, int i, ronde__shape *s
   return i == 0 ? RONDE__ONNX_FIRST_INPUT : file->inputs[i].name;
 }
 
+void ronde__onnx_fit(const ronde__onnx *file, ronde__shape *shape) {
+  const ronde__shape *wanted = file->lead ? &file->inputs[0].shape : &file->shape;
+  ronde__shape fit = *shape;
+  while (fit.rank > wanted->rank && fit.dim[0] == 1) {
+    memmove(fit.dim, fit.dim + 1, (size_t)--fit.rank * sizeof *fit.dim);
+    fit.dim[fit.rank] = 0;
+  }
+  bool is_plane = fit.rank < shape->rank, is_row = wanted->rank == 1 && wanted->dim[0] == ronde__shape_elems(shape);
+  if (is_plane && is_row) fit = *wanted;
+  while (fit.rank < wanted->rank && wanted->dim[wanted->rank - fit.rank - 1] == 1) {
+    memmove(fit.dim + 1, fit.dim, (size_t)fit.rank++ * sizeof *fit.dim);
+    fit.dim[0] = 1;
+  }
+  if (fit.rank == wanted->rank) *shape = fit;
+}
+
 ronde_tensor *ronde__onnx_add_inputs(const ronde__onnx *file, ronde_graph *graph) {
   ronde_tensor *first = NULL;
   for (int i = 0; i < ronde__onnx_n_inputs(file); i++) {

@@ -47,6 +47,9 @@ int64_t ronde__onnx_outputs(const ronde__onnx *file);           /* values per ex
 #define RONDE__ONNX_INPUT_BYTES 64 /* of a name, with the 0 behind it */
 int ronde__onnx_n_inputs(const ronde__onnx *file);
 const char *ronde__onnx_input_at(const ronde__onnx *file, int i, ronde__shape *shape_out, int64_t *vocabulary_out);
+/* The shape of an example, which data have for the first input, as the file has it where its numbers are the same in the same order:
+ * without dims of one in front, or with them; one plane of an image as a row. Other shapes remain. */
+void ronde__onnx_fit(const ronde__onnx *file, ronde__shape *shape);
 /* Adds all of them to a graph that has none, and returns the first one; NULL: an error was logged. */
 ronde_tensor *ronde__onnx_add_inputs(const ronde__onnx *file, ronde_graph *graph);
 const char *ronde__onnx_about(const ronde__onnx *file); /* who wrote it, in a few words */

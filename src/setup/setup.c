@@ -235,9 +235,11 @@ _Static_assert((int)RONDE__LAYOUT_AUTO == RONDE__IMAGE_AUTO && (int)RONDE__LAYOU
                    (int)RONDE__LAYOUT_NHWC == RONDE__IMAGE_NHWC,
                "--layout is handed on to the data as it is");
 
-static ronde__shape shape_of_source(const ronde_source *source) {
+/* As the file of a network has it. */
+static ronde__shape shape_of_source(const ronde__job *job, const ronde_source *source) {
   ronde__shape shape = {.rank = source->rank};
   memcpy(shape.dim, source->dims, sizeof shape.dim);
+  if (job->file) ronde__onnx_fit(job->file, &shape);
   return shape;
 }
 
@@ -246,7 +248,7 @@ static void shape_from_data(ronde__job *job) {
   if (job->config->verb == RONDE__VERB_TRAIN && ronde__data_has_integer_classes(job->data))
     ronde__log(RONDE_LOG_INFO, "%s: the target is integers, taken as %" PRId64 " classes; --loss mse learns values",
                job->options->data, source->classes);
-  job->shape = shape_of_source(source);
+  job->shape = shape_of_source(job, source);
   job->vocabulary = ronde__max(job->vocabulary, source->vocabulary);
   ronde__more_inputs_of_data(source, &job->more);
   if (job->file) ronde__tokens_of_file(job);
@@ -338,7 +340,7 @@ static ronde_status bind_file(ronde__job *job, const ronde__shape *shape, const 
 
 static ronde_status bind_to_data(ronde__job *job) {
   const ronde_source *source = &job->data->source;
-  const ronde__shape shape = shape_of_source(source);
+  const ronde__shape shape = shape_of_source(job, source);
   ronde__more_inputs more;
   ronde__more_inputs_of_data(source, &more);
   return bind_file(job, &shape, &more);

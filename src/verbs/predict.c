@@ -47,14 +47,14 @@ static ronde_status open_inputs(prediction *p) {
   const ronde__options *o = job->options;
   RONDE_TRY(take_columns(p));
   const ronde__inputs_options options = {.spec = o->input ? o->input : "",
-                                         .channels = job->shape.dim[0],
+                                         .channels = job->shape.rank == 3 ? job->shape.dim[0] : 1,
                                          .resize = {job->resize[0], job->resize[1]},
                                          .layout = (ronde__image_layout)o->layout,
                                          .columns = p->columns,
                                          .skip_bad = o->skip_bad_images,
                                          .chunk = PREDICT_CHUNK};
   RONDE_TRY(ronde__inputs_open(&options, &p->inputs));
-  if (job->shape.rank == 1 && ronde__inputs_have_pictures(p->inputs))
+  if (job->shape.rank == 1 && !job->file && ronde__inputs_have_pictures(p->inputs))
     return ronde__fail(RONDE_E_USAGE, "%s is for rows of a table: %snpy files (N, F) are needed, not images",
                        job->init_path, p->columns ? "csv or " : "");
   RONDE_TRY(ronde__config_settle(job->config, RONDE__NEED_CLASSES, job->targets == 0));
@@ -87,6 +87,7 @@ static ronde_status predict_make_room(prediction *p) {
 static ronde_status set_up(prediction *p) {
   RONDE_TRY(open_inputs(p));
   RONDE_TRY(ronde__inputs_shape(p->inputs, &p->job->shape));
+  if (p->job->file) ronde__onnx_fit(p->job->file, &p->job->shape);
   RONDE_TRY(ronde__check_input(p->job));
   ronde__normalization by;
   RONDE_TRY(ronde__normalize_input(p->job, &by));
