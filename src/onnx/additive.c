@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KIND(value, KIND) ((value) && (value)->kind == RONDE__ONNX_##KIND)
-
 enum { MAX_NODES = 12 };
 
 typedef struct additive {
@@ -43,7 +41,7 @@ static int other_of(const ronde__onnx_node *node, int value) {
 
 static const Onnx__TensorProto *vector_of(const ronde__onnx_import *im, int value, int64_t n) {
   const ronde__onnx_value *v = value < 0 ? NULL : &im->values[value];
-  bool right = KIND(v, CONSTANT) && !v->fixed && v->constant->n_dims == 1 && v->constant->dims[0] == n;
+  bool right = RONDE__ONNX_IS(v, CONSTANT) && !v->fixed && v->constant->n_dims == 1 && v->constant->dims[0] == n;
   return right ? v->constant : NULL;
 }
 
@@ -51,15 +49,15 @@ static const Onnx__TensorProto *vector_of(const ronde__onnx_import *im, int valu
 static bool is_unsqueeze(const ronde__onnx_import *im, const ronde__onnx_node *node, int64_t axis) {
   ronde__onnx_value list;
   const ronde__onnx_value *axes = node && node->n_in == 2 ? ronde__onnx_in(im, node, 1) : NULL;
-  if (KIND(axes, SIZES)) list = *axes;
-  else if (!KIND(axes, CONSTANT) || !ronde__onnx_read_sizes(axes->constant, &list)) return false;
+  if (RONDE__ONNX_IS(axes, SIZES)) list = *axes;
+  else if (!RONDE__ONNX_IS(axes, CONSTANT) || !ronde__onnx_read_sizes(axes->constant, &list)) return false;
   return list.n == 1 && list.size[0] == axis;
 }
 
 /* [T,U] of an example, the batch in front. */
 static bool is_rows(const ronde__onnx_import *im, int value, int64_t dims[RONDE_MAX_RANK]) {
   const ronde__onnx_value *v = value < 0 ? NULL : &im->values[value];
-  return KIND(v, TENSOR) && v->order == RONDE__ONNX_AS_EVER && !v->transposed && !v->merged && v->at == 0 &&
+  return RONDE__ONNX_IS(v, TENSOR) && v->order == RONDE__ONNX_AS_EVER && !v->transposed && !v->merged && v->at == 0 &&
          ronde_tensor_dims(v->x, dims) == 2;
 }
 
@@ -113,7 +111,7 @@ static bool find_shares(const ronde__onnx_import *im, const ronde__onnx_node *pr
   const ronde__onnx_value *seen = ronde__onnx_in(im, where, 0);
   int64_t of_key[RONDE_MAX_RANK];
   is_rows(im, a->key, of_key);
-  bool fits = where->n_in == 3 && where->in[1] == product->out[0] && KIND(seen, SEEN) && seen->n == 2 &&
+  bool fits = where->n_in == 3 && where->in[1] == product->out[0] && RONDE__ONNX_IS(seen, SEEN) && seen->n == 2 &&
               seen->size[0] == 1 && seen->size[1] == of_key[0] && seen->least <= 1 &&
               ronde__onnx_is_number(im, where, 2, &unseen) && unseen <= -1e30;
   if (!fits || !take(a, where)) return false;

@@ -5,8 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#define KIND(value, KIND) ((value) && (value)->kind == RONDE__ONNX_##KIND)
-
 static ronde_status name_next(const ronde__onnx_import *im, const ronde__onnx_node *node) {
   return ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0);
 }
@@ -163,7 +161,7 @@ static bool are_images(const ronde__onnx_import *im, const ronde__onnx_node *nod
   const ronde__onnx_value *first = ronde__onnx_in(im, node, 0);
   for (int i = 0; i < node->n_in; i++) {
     const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
-    if (!KIND(value, TENSOR) || value->order != RONDE__ONNX_IMAGE || value->n != first->n ||
+    if (!RONDE__ONNX_IS(value, TENSOR) || value->order != RONDE__ONNX_IMAGE || value->n != first->n ||
         !ronde__shape_equal(&value->x->shape, &first->x->shape))
       return false;
   }
@@ -196,7 +194,7 @@ static ronde_status build_chain(ronde__onnx_import *im, const ronde__onnx_node *
   ronde__onnx_place place = {0};
   double number;
   for (int i = 0; i < 2 && node->n_in == 2; i++)
-    if (ronde__onnx_is_number(im, node, i, &number) && KIND(ronde__onnx_in(im, node, 1 - i), TENSOR) &&
+    if (ronde__onnx_is_number(im, node, i, &number) && RONDE__ONNX_IS(ronde__onnx_in(im, node, 1 - i), TENSOR) &&
         !(kind == RONDE__PAIR_POWER && i == 0))
       return build_number(im, node, kind, i, number);
   if (node->n_in < 1) return ronde__onnx_fail(im, node, "it has no inputs");
@@ -298,7 +296,7 @@ static bool begins_gelu(ronde__onnx_import *im, const ronde__onnx_node *node, ro
   int at = ronde__onnx_is_number(im, node, 1, &number)               ? 0
            : !divides && ronde__onnx_is_number(im, node, 0, &number) ? 1
                                                                      : -1;
-  if (at < 0 || !KIND(ronde__onnx_in(im, node, at), TENSOR) || !is_near(number, divides ? root : 1 / root))
+  if (at < 0 || !RONDE__ONNX_IS(ronde__onnx_in(im, node, at), TENSOR) || !is_near(number, divides ? root : 1 / root))
     return false;
   if (!find_gelu(im, node, node->in[at], nodes)) return false;
   *status_out = ronde__onnx_in_place(im, node, at, &x, &place);

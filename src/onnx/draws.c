@@ -9,8 +9,6 @@
 
 typedef ronde__onnx_value value;
 
-#define KIND(value, KIND) ((value) && (value)->kind == RONDE__ONNX_##KIND)
-
 static ronde_status set(ronde__onnx_import *im, const ronde__onnx_node *node, const value *v) {
   value *out = ronde__onnx_out(im, node, 0);
   if (out) *out = *v;
@@ -39,11 +37,11 @@ static bool sizes_like(const ronde__onnx_import *im, const ronde__onnx_node *nod
   const value *in = ronde__onnx_in(im, node, 0);
   const ronde__onnx_place place = ronde__onnx_place_of(in);
   *sizes_out = (value){.kind = RONDE__ONNX_SIZES};
-  if (KIND(in, TENSOR) && in->order == RONDE__ONNX_AS_EVER) ronde__onnx_sizes_of(in->x, &place, sizes_out);
-  else if (KIND(in, NUMBER)) {
+  if (RONDE__ONNX_IS(in, TENSOR) && in->order == RONDE__ONNX_AS_EVER) ronde__onnx_sizes_of(in->x, &place, sizes_out);
+  else if (RONDE__ONNX_IS(in, NUMBER)) {
     sizes_out->n = in->n;
     memcpy(sizes_out->size, in->size, sizeof in->size);
-  } else if (KIND(in, KNOWN)) {
+  } else if (RONDE__ONNX_IS(in, KNOWN)) {
     sizes_out->n = in->known->rank;
     memcpy(sizes_out->size, in->known->dim, (size_t)in->known->rank * sizeof *in->size);
   }
@@ -74,7 +72,7 @@ ronde_status ronde__onnx_op_bernoulli(ronde__onnx_import *im, const ronde__onnx_
   const ronde__onnx_known *array = ronde__onnx_array(in);
   bool alike = array && array->n && ronde__onnx_is_alike(array, array->values[0]);
   value sizes;
-  if (!(KIND(in, NUMBER) || alike) || !sizes_like(im, node, &sizes))
+  if (!(RONDE__ONNX_IS(in, NUMBER) || alike) || !sizes_like(im, node, &sizes))
     return ronde__onnx_fail(im, node, "its probabilities are not one number that the file gives");
   return set_kept(im, node, &sizes, alike ? array->values[0] : in->number, 1);
 }
@@ -91,14 +89,14 @@ static ronde_status compare(ronde__onnx_import *im, const ronde__onnx_node *node
   const int own = !strcmp(node->proto->op_type, "Greater");
   const value *v = ronde__onnx_in(im, node, own);
   double p;
-  if (!KIND(v, DRAWS) || v->draw != RONDE__ONNX_UNIFORM || !ronde__onnx_is_number(im, node, 1 - own, &p))
+  if (!RONDE__ONNX_IS(v, DRAWS) || v->draw != RONDE__ONNX_UNIFORM || !ronde__onnx_is_number(im, node, 1 - own, &p))
     return refuse(im, node);
   return set_kept(im, node, v, p, 1);
 }
 
 /* A uniform one and its probability; a Floor makes of them what is kept. */
 static ronde_status raise(ronde__onnx_import *im, const ronde__onnx_node *node) {
-  const int own = KIND(ronde__onnx_in(im, node, 0), DRAWS) ? 0 : 1;
+  const int own = RONDE__ONNX_IS(ronde__onnx_in(im, node, 0), DRAWS) ? 0 : 1;
   const value *v = ronde__onnx_in(im, node, own);
   value sum = *v;
   if (v->draw != RONDE__ONNX_UNIFORM || node->n_in != 2 || !ronde__onnx_is_number(im, node, 1 - own, &sum.keep))
@@ -114,7 +112,7 @@ static ronde_status round_down(ronde__onnx_import *im, const ronde__onnx_node *n
 
 static ronde_status cast(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const value *v = ronde__onnx_in(im, node, 0);
-  if (!KIND(v, DRAWS)) return refuse(im, node);
+  if (!RONDE__ONNX_IS(v, DRAWS)) return refuse(im, node);
   return ronde__onnx_cast_to(im, node) == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT ? set(im, node, v) : refuse(im, node);
 }
 
@@ -125,7 +123,7 @@ static ronde_status pass_on(ronde__onnx_import *im, const ronde__onnx_node *node
 static ronde_status divide(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const value *v = ronde__onnx_in(im, node, 0);
   double by;
-  if (!KIND(v, DRAWS) || v->draw != RONDE__ONNX_KEPT || !ronde__onnx_is_number(im, node, 1, &by) || by == 0)
+  if (!RONDE__ONNX_IS(v, DRAWS) || v->draw != RONDE__ONNX_KEPT || !ronde__onnx_is_number(im, node, 1, &by) || by == 0)
     return refuse(im, node);
   return set_kept(im, node, v, v->keep, v->number / by);
 }
@@ -165,12 +163,12 @@ static ronde_status drop(ronde__onnx_import *im, const ronde__onnx_node *node, c
 }
 
 static ronde_status multiply(ronde__onnx_import *im, const ronde__onnx_node *node) {
-  const int own = KIND(ronde__onnx_in(im, node, 0), DRAWS) ? 0 : 1;
+  const int own = RONDE__ONNX_IS(ronde__onnx_in(im, node, 0), DRAWS) ? 0 : 1;
   const value *v = ronde__onnx_in(im, node, own);
   double by;
   if (v->draw != RONDE__ONNX_KEPT || node->n_in != 2) return refuse(im, node);
   if (ronde__onnx_is_number(im, node, 1 - own, &by)) return set_kept(im, node, v, v->keep, v->number * by);
-  return KIND(ronde__onnx_in(im, node, 1 - own), TENSOR) ? drop(im, node, v, 1 - own) : refuse(im, node);
+  return RONDE__ONNX_IS(ronde__onnx_in(im, node, 1 - own), TENSOR) ? drop(im, node, v, 1 - own) : refuse(im, node);
 }
 
 static const struct {
@@ -183,7 +181,7 @@ ronde_status ronde__onnx_build_draws(ronde__onnx_import *im, const ronde__onnx_n
   *done_out = false;
   for (int i = 0; i < node->n_in && !*done_out; i++) {
     bool is_type = i == 1 && !strcmp(node->proto->op_type, "CastLike"); /* of which no number counts */
-    *done_out = KIND(ronde__onnx_in(im, node, i), DRAWS) && !is_type;
+    *done_out = RONDE__ONNX_IS(ronde__onnx_in(im, node, i), DRAWS) && !is_type;
   }
   if (!*done_out) return RONDE_OK;
   for (size_t k = 0; k < RONDE__COUNT(acts); k++)

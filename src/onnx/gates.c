@@ -7,8 +7,6 @@
 
 typedef ronde__onnx_rows rows;
 
-#define KIND(value, KIND) ((value) && (value)->kind == RONDE__ONNX_##KIND)
-
 static bool is_operator(const ronde__onnx_node *node, const char *type) { return !strcmp(node->proto->op_type, type); }
 
 static bool is_recurrent(const ronde__onnx_node *node) {
@@ -76,7 +74,7 @@ static ronde_status join(ronde__onnx_import *im, const ronde__onnx_node *node) {
   rows all = {0};
   for (int i = 0; i < node->n_in; i++) {
     const ronde__onnx_value *value = ronde__onnx_in(im, node, i);
-    const rows *own = KIND(value, ROWS) ? value->rows : NULL;
+    const rows *own = RONDE__ONNX_IS(value, ROWS) ? value->rows : NULL;
     bool fits = own && all.n + own->n <= RONDE__ONNX_MAX_STRETCHES &&
                 (i == 0 || (own->has_directions == all.has_directions && columns_of(own) == columns_of(&all)));
     if (!fits || ronde__onnx_attr_int(node, "axis", 1) != 0)
@@ -102,15 +100,15 @@ static ronde_status add_directions(ronde__onnx_import *im, const ronde__onnx_nod
 ronde_status ronde__onnx_build_gates(ronde__onnx_import *im, const ronde__onnx_node *node, bool *done_out) {
   const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
   bool reads = false;
-  for (int i = 0; i < node->n_in && !reads; i++) reads = KIND(ronde__onnx_in(im, node, i), ROWS);
-  bool cuts = KIND(in, CONSTANT) && !in->fixed && !in->transposed && is_operator(node, "Slice") &&
+  for (int i = 0; i < node->n_in && !reads; i++) reads = RONDE__ONNX_IS(ronde__onnx_in(im, node, i), ROWS);
+  bool cuts = RONDE__ONNX_IS(in, CONSTANT) && !in->fixed && !in->transposed && is_operator(node, "Slice") &&
               (in->constant->n_dims == 1 || in->constant->n_dims == 2) && ronde__onnx_elems(in->constant) > 0 &&
               !ronde__onnx_is_integer(in->constant->data_type) && is_for_gates(im->file, node);
   *done_out = cuts || (reads && !is_recurrent(node));
   if (!*done_out) return RONDE_OK;
   if (cuts) return cut(im, node, in->constant);
   if (is_operator(node, "Concat")) return join(im, node);
-  if (is_operator(node, "Unsqueeze") && KIND(in, ROWS)) return add_directions(im, node, in->rows);
+  if (is_operator(node, "Unsqueeze") && RONDE__ONNX_IS(in, ROWS)) return add_directions(im, node, in->rows);
   return ronde__onnx_fail(im, node, "it reads gates, which only a recurrent layer can");
 }
 

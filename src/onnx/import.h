@@ -116,6 +116,9 @@ typedef struct ronde__onnx_value {
   const ronde__onnx_rows *rows;   /* ROWS */
 } ronde__onnx_value;
 
+/* Whether there is a value, and of that kind. */
+#define RONDE__ONNX_IS(value, KIND) ((value) && (value)->kind == RONDE__ONNX_##KIND)
+
 /* Its array, which all examples have alike; NULL: it has none. */
 static inline const ronde__onnx_known *ronde__onnx_array(const ronde__onnx_value *value) {
   return value && value->kind == RONDE__ONNX_KNOWN && value->known->per_example == 0 ? value->known : NULL;

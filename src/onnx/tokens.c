@@ -9,8 +9,6 @@
 
 typedef ronde__onnx_value value;
 
-#define KIND(value, KIND) ((value) && (value)->kind == RONDE__ONNX_##KIND)
-
 static bool is_discrete(const value *v) { return v && v->kind >= RONDE__ONNX_TOKENS; }
 
 static ronde_status set(ronde__onnx_import *im, const ronde__onnx_node *node, const value *v) {
@@ -44,7 +42,7 @@ static ronde_status look_up(ronde__onnx_import *im, const ronde__onnx_node *node
   const value *table = ronde__onnx_in(im, node, 0), *tokens = ronde__onnx_in(im, node, 1);
   const ronde__shape shape = ronde__onnx_dims_of(im, node, 0);
   const ronde_tensor *y;
-  if (!KIND(tokens, TOKENS)) return refuse(im, node);
+  if (!RONDE__ONNX_IS(tokens, TOKENS)) return refuse(im, node);
   if (shape.rank != 2 || table->transposed || ronde__onnx_attr_int(node, "axis", 0) != 0)
     return ronde__onnx_fail(im, node, "tokens look up axis 0 of an initializer [tokens, features], and nothing else");
   if (shape.dim[0] != tokens->x->vocabulary)
@@ -74,8 +72,8 @@ static bool read_number(const ronde__onnx_import *im, const ronde__onnx_node *no
   value sizes;
   if (!v || is_discrete(v)) return false;
   if (ronde__onnx_is_number(im, node, i, number_out)) return true;
-  if (KIND(v, SIZES)) sizes = *v;
-  else if (!KIND(v, CONSTANT) || !ronde__onnx_read_sizes(v->constant, &sizes)) return false;
+  if (RONDE__ONNX_IS(v, SIZES)) sizes = *v;
+  else if (!RONDE__ONNX_IS(v, CONSTANT) || !ronde__onnx_read_sizes(v->constant, &sizes)) return false;
   *number_out = (double)sizes.size[0];
   return sizes.n == 1 && !ronde__onnx_batches(sizes.size[0]);
 }
@@ -84,7 +82,7 @@ static bool read_number(const ronde__onnx_import *im, const ronde__onnx_node *no
 static bool is_count(ronde__onnx_import *im, const ronde__onnx_node *node, int i, double first, int64_t *n_out) {
   const value *v = ronde__onnx_in(im, node, i);
   const ronde__onnx_known *known = ronde__onnx_known_of(im, v);
-  const Onnx__TensorProto *tensor = KIND(v, CONSTANT) ? v->constant : NULL;
+  const Onnx__TensorProto *tensor = RONDE__ONNX_IS(v, CONSTANT) ? v->constant : NULL;
   if (known) {
     for (int64_t k = 0; k < known->n; k++)
       if (known->values[k] != first + (double)k) return false;
@@ -106,12 +104,12 @@ static bool is_count(ronde__onnx_import *im, const ronde__onnx_node *node, int i
 /* ---- padding ---- */
 
 static ronde_status compare(ronde__onnx_import *im, const ronde__onnx_node *node) {
-  const int of = KIND(ronde__onnx_in(im, node, 0), TOKENS) ? 0 : 1;
+  const int of = RONDE__ONNX_IS(ronde__onnx_in(im, node, 0), TOKENS) ? 0 : 1;
   const value *tokens = ronde__onnx_in(im, node, of);
   value padding = {.kind = RONDE__ONNX_PADDING};
   ronde__shape shape = {0};
   double token;
-  if (!KIND(tokens, TOKENS) || !read_number(im, node, 1 - of, &token) || !(fabs(token) <= INT32_MAX))
+  if (!RONDE__ONNX_IS(tokens, TOKENS) || !read_number(im, node, 1 - of, &token) || !(fabs(token) <= INT32_MAX))
     return refuse(im, node);
   padding.x = tokens->x;
   padding.token = (int32_t)token;
@@ -133,7 +131,7 @@ static ronde_status choose(ronde__onnx_import *im, const ronde__onnx_node *node)
   const value *padding = ronde__onnx_in(im, node, 0);
   double there, other;
   int64_t n;
-  if (!KIND(padding, PADDING)) return refuse(im, node);
+  if (!RONDE__ONNX_IS(padding, PADDING)) return refuse(im, node);
   if (!read_number(im, node, 1, &there)) return refuse(im, node);
   if (read_number(im, node, 2, &other)) return tell_padding(im, node, padding, there, other);
   bool counts = there == 0 && !padding->inverted && padding->n == 1 && is_count(im, node, 2, 1, &n);
@@ -147,7 +145,7 @@ static ronde_status choose(ronde__onnx_import *im, const ronde__onnx_node *node)
 static ronde_status last_place(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const value *places = ronde__onnx_in(im, node, 0);
   unsigned axes;
-  if (!KIND(places, PLACES)) return refuse(im, node);
+  if (!RONDE__ONNX_IS(places, PLACES)) return refuse(im, node);
   RONDE_TRY(ronde__onnx_axes(im, node, 1, 2, &axes));
   if (axes != 2 || !ronde__onnx_attr_int(node, "keepdims", 1)) return refuse(im, node);
   RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
@@ -177,14 +175,14 @@ static ronde_status clip(ronde__onnx_import *im, const ronde__onnx_node *node) {
   double least = ronde__onnx_attr_float(node, "min", -INFINITY), most = ronde__onnx_attr_float(node, "max", INFINITY);
   bool known = (!ronde__onnx_in(im, node, 1) || read_number(im, node, 1, &least)) &&
                (!ronde__onnx_in(im, node, 2) || read_number(im, node, 2, &most));
-  return KIND(v, LENGTHS) && known ? bound(im, node, *v, least, most) : refuse(im, node);
+  return RONDE__ONNX_IS(v, LENGTHS) && known ? bound(im, node, *v, least, most) : refuse(im, node);
 }
 
 static ronde_status at_least(ronde__onnx_import *im, const ronde__onnx_node *node) {
-  const int of = KIND(ronde__onnx_in(im, node, 0), LENGTHS) ? 0 : 1;
+  const int of = RONDE__ONNX_IS(ronde__onnx_in(im, node, 0), LENGTHS) ? 0 : 1;
   const value *v = ronde__onnx_in(im, node, of);
   double least;
-  bool known = node->n_in == 2 && KIND(v, LENGTHS) && read_number(im, node, 1 - of, &least);
+  bool known = node->n_in == 2 && RONDE__ONNX_IS(v, LENGTHS) && read_number(im, node, 1 - of, &least);
   return known ? bound(im, node, *v, least, INFINITY) : refuse(im, node);
 }
 
@@ -193,7 +191,7 @@ static ronde_status see(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const bool turned = !strcmp(node->proto->op_type, "Greater");
   const value *v = ronde__onnx_in(im, node, turned ? 0 : 1);
   int64_t n;
-  if (!KIND(v, LENGTHS) || v->n != 1 || !is_count(im, node, turned ? 1 : 0, 0, &n) || v->most < (double)n)
+  if (!RONDE__ONNX_IS(v, LENGTHS) || v->n != 1 || !is_count(im, node, turned ? 1 : 0, 0, &n) || v->most < (double)n)
     return refuse(im, node);
   value seen = *v;
   seen.kind = RONDE__ONNX_SEEN;
@@ -262,9 +260,9 @@ static ronde_status cast(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const int64_t to = ronde__onnx_cast_to(im, node);
   const bool floats = to == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, truths = to == ONNX__TENSOR_PROTO__DATA_TYPE__BOOL;
   const bool integers = ronde__onnx_is_integer(to);
-  if (KIND(v, PADDING) && floats) return tell_padding(im, node, v, 1, 0);
-  bool stays = (KIND(v, TOKENS) && integers) || (KIND(v, LENGTHS) && (integers || floats)) ||
-               ((KIND(v, PADDING) || KIND(v, SEEN)) && truths);
+  if (RONDE__ONNX_IS(v, PADDING) && floats) return tell_padding(im, node, v, 1, 0);
+  bool stays = (RONDE__ONNX_IS(v, TOKENS) && integers) || (RONDE__ONNX_IS(v, LENGTHS) && (integers || floats)) ||
+               ((RONDE__ONNX_IS(v, PADDING) || RONDE__ONNX_IS(v, SEEN)) && truths);
   return stays ? set(im, node, v) : refuse(im, node);
 }
 
@@ -276,7 +274,7 @@ static ronde_status shape_of(ronde__onnx_import *im, const ronde__onnx_node *nod
   const value *v = ronde__onnx_in(im, node, 0);
   value sizes = {.kind = RONDE__ONNX_SIZES}, all;
   if (v->kind > RONDE__ONNX_SEEN) return refuse(im, node);
-  if (KIND(v, TOKENS)) {
+  if (RONDE__ONNX_IS(v, TOKENS)) {
     ronde__onnx_sizes_of(v->x, &(ronde__onnx_place){.at = 0}, &all);
   } else {
     all = (value){.kind = RONDE__ONNX_SIZES, .n = v->n + 1, .size = {RONDE__ONNX_BATCH}};
@@ -292,7 +290,7 @@ static ronde_status shape_of(ronde__onnx_import *im, const ronde__onnx_node *nod
 static ronde_status reshape(ronde__onnx_import *im, const ronde__onnx_node *node) {
   const value *v = ronde__onnx_in(im, node, 0);
   value own, to;
-  if (!KIND(v, TOKENS)) return refuse(im, node);
+  if (!RONDE__ONNX_IS(v, TOKENS)) return refuse(im, node);
   RONDE_TRY(ronde__onnx_in_sizes(im, node, 1, &to));
   ronde__onnx_sizes_of(v->x, &(ronde__onnx_place){.at = 0}, &own);
   bool stays = to.n == own.n && (to.size[0] == -1 || to.size[0] == own.size[0]);
@@ -334,12 +332,12 @@ ronde_status ronde__onnx_build_discrete(ronde__onnx_import *im, const ronde__onn
 bool ronde__onnx_in_lengths(const ronde__onnx_import *im, const ronde__onnx_node *node, int i, int64_t most,
                             const ronde_tensor **lengths_out) {
   const value *v = ronde__onnx_in(im, node, i);
-  if (!KIND(v, LENGTHS) || v->n != 0 || v->least > 0 || v->most < (double)most) return false;
+  if (!RONDE__ONNX_IS(v, LENGTHS) || v->n != 0 || v->least > 0 || v->most < (double)most) return false;
   *lengths_out = v->x;
   return true;
 }
 
 bool ronde__onnx_is_any(const value *v, const ronde_tensor *lengths) {
-  return KIND(v, LENGTHS) && v->x == lengths && v->n == 2 && v->size[0] == 1 && v->size[1] == 1 && v->least == 0 &&
-         v->most == 1;
+  return RONDE__ONNX_IS(v, LENGTHS) && v->x == lengths && v->n == 2 && v->size[0] == 1 && v->size[1] == 1 &&
+         v->least == 0 && v->most == 1;
 }
