@@ -518,30 +518,39 @@ static void a_cable_that_is_out_for_a_moment_is_no_loss(void **state) {
 
 /* Before its rank has begun, or before it has joined, when no rank watches over another. What takes the place of ssh needs the
  * cable, as ssh does. */
-static int run_with_a_cable_out_at_the_start(const char *host_does, const char *options) {
+static int run_with_a_cable_out_at_the_start(const char *are, const char *host_does, const char *options) {
   char prepare[700];
   leave_out_if(SANITIZED, "it waits for another limit, in code that other losses run");
   check_run(0, run("printf '#!/bin/sh\nip link show \"$3\"v | grep -q LOWER_UP || exit 255\nexec \"$@\"\n' >reach && "
                    "chmod +x reach"));
-  snprintf(prepare, sizeof prepare, "%s true", with_ranks_that("$(hostname) = ronde2", host_does));
+  snprintf(prepare, sizeof prepare, "%s true", with_ranks_that(are, host_does));
   setenv("AWAY", "./reach", 1);
   int code = run_on_hosts(prepare, options);
   unsetenv("AWAY");
   return code;
 }
 
-static void a_cable_that_is_out_at_the_start_is_noticed(void **state) {
-  check_run(4, run_with_a_cable_out_at_the_start("SAYS=\"begin 1 $$ 0 ronde2\" " SELF
-                                                 "; sleep 1; ip link set eth0 down; sleep 1000",
-                                                 "--timeout 4 --out joined"));
-  check_says("ronde: error: host ronde2 was lost, or Open MPI's daemon there, and with it: rank 1");
-  check_run(0, run_with_a_cable_out_at_the_start("ip link set eth0 down; exec \"$0\" \"$@\"",
-                                                 "--timeout 4 --steps 4 --on-loss restart --out began"));
-  json_t *json = left_by("began", "run.json");
-  const json_t *one = json_array_get(json_object_get(json, "restarts"), 0);
-  assert_string_equal(json_string_value(json_object_get(one, "hosts_left_out")), "ronde2");
-  assert_int_equal(json_integer_value(json_object_get(one, "ranks")), 2);
+static void check_left_out(const char *name, const char *hosts, int n_ranks) {
+  json_t *json = left_by(name, "run.json"), *restarts = json_object_get(json, "restarts");
+  const json_t *one = json_array_get(restarts, 0);
+  assert_int_equal(json_array_size(restarts), 1);
+  assert_string_equal(json_string_value(json_object_get(one, "hosts_left_out")), hosts);
+  assert_int_equal(json_integer_value(json_object_get(one, "ranks")), n_ranks);
   json_decref(json);
+}
+
+static void a_cable_that_is_out_at_the_start_is_noticed(void **state) {
+  static const char second[] = "$(hostname) = ronde2", both[] = "$(hostname) != ronde1";
+  static const char cut[] = "ip link set eth0 down; exec \"$0\" \"$@\"";
+  check_run(4, run_with_a_cable_out_at_the_start(
+                   second, "SAYS=\"begin 1 $$ 0 ronde2\" " SELF "; sleep 1; ip link set eth0 down; sleep 1000",
+                   "--timeout 4 --out joined"));
+  check_says("ronde: error: host ronde2 was lost, or Open MPI's daemon there, and with it: rank 1");
+  check_run(0, run_with_a_cable_out_at_the_start(second, cut, "--timeout 4 --steps 4 --on-loss restart --out began"));
+  check_left_out("began", "ronde2", 2);
+  check_run(0, run_with_a_cable_out_at_the_start(both, cut, "--timeout 4 --steps 4 --on-loss restart --out both"));
+  check_says("hosts ronde2, ronde3 were lost, or Open MPI's daemons there, and with them: rank 1, rank 2");
+  check_left_out("both", "ronde2, ronde3", 1);
 }
 
 static void a_host_without_power_is_named(void **state) {

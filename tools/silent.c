@@ -12,6 +12,10 @@ void tool_silent_end(tool_launched *l) {
   }
 }
 
+static bool is_late(const tool_launched *l, const tool_ask *ask) {
+  return ask->heard_s > 0 && tool_now_s() - ask->heard_s > l->timeout_s;
+}
+
 /* One that cannot run this program has answered: that it cannot start its ranks is told by others. */
 static bool is_answer(int code) { return code == 0 || code == 126 || code == 127; }
 
@@ -21,7 +25,7 @@ static void take_answer(tool_launched *l, int daemon) {
   if (!tool_host_asked(ask->asking, &code)) return;
   ask->asking = 0;
   if (is_answer(code)) ask->heard_s = tool_now_s();
-  else if (tool_now_s() - ask->heard_s > l->timeout_s) tool_note_silent(l, daemon);
+  else ask->silent = is_late(l, ask);
 }
 
 static int n_asked(const tool_launched *l) {
@@ -42,6 +46,17 @@ static void look_at_host(tool_launched *l, int daemon) {
   ask->asking = tool_host_ask(l->daemon_hosts[daemon]);
 }
 
+/* Those that were lost together are left out together: once one is silent, what others that are late will say is waited for. */
+static void note_silent(tool_launched *l) {
+  bool any = false;
+  for (int i = 0; i < l->n_daemons; i++) {
+    if (is_late(l, &l->asks[i]) && !l->asks[i].silent) return;
+    any |= l->asks[i].silent;
+  }
+  for (int i = 0; any && i < l->n_daemons; i++)
+    if (l->asks[i].silent) tool_note_silent(l, i);
+}
+
 void tool_silent_look(tool_launched *l) {
   bool starts = l->n_begun < l->n_ranks || (l->trains && !l->joined);
   if (!starts || l->stage != TOOL_RUNS || l->silent) {
@@ -50,4 +65,5 @@ void tool_silent_look(tool_launched *l) {
   }
   for (int i = 0; i < l->n_daemons; i++)
     if (*l->daemon_hosts[i]) look_at_host(l, i);
+  note_silent(l);
 }

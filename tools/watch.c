@@ -393,10 +393,25 @@ static ronde_status conclude_by_force(const tool_launched *l) {
                    *missing ? missing : "mpirun");
 }
 
+/* Of several hosts that did not answer while the ranks started. */
+static ronde_status conclude_silence(const tool_launched *l) {
+  char hosts[512] = "", ranks[512] = "", one[24];
+  for (int i = 0; i < l->n_daemons; i++)
+    if (l->asks[i].silent) append_words(hosts, sizeof hosts, ", ", l->daemon_hosts[i]);
+  for (int i = 0; i < l->n_ranks; i++) {
+    snprintf(one, sizeof one, "rank %d", i);
+    if (l->ranks[i].away) append_words(ranks, sizeof ranks, ", ", one);
+  }
+  return tool_fail(RONDE_E_LOST, "hosts %s were lost, or Open MPI's daemons there, and with them: %s", hosts, ranks);
+}
+
 /* What the launcher itself has seen to be lost; RONDE_OK: nothing. */
 static ronde_status conclude_loss(const tool_launched *l, int mpirun_state, bool daemon_lost) {
   char missing[512];
   bool all_ended = l->n_ended == l->n_ranks;
+  int n_silent = 0;
+  for (int i = 0; i < l->n_daemons; i++) n_silent += l->asks[i].silent;
+  if (daemon_lost && n_silent > 1) return conclude_silence(l);
   if (daemon_lost)
     return tool_fail(RONDE_E_LOST, "host %s was lost, or Open MPI's daemon there, and with it: %s", l->lost_daemon,
                      name_missing(l, l->lost_daemon, missing));
