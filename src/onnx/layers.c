@@ -22,7 +22,8 @@ static ronde_status take_conv(ronde__onnx_import *im, const ronde__onnx_node *no
 static ronde_status read_kernel(const ronde__onnx_import *im, const ronde__onnx_node *node,
                                 const ronde__onnx_place *place, const ronde__shape *weight, bool *of_row_out,
                                 int64_t kernel_out[2]) {
-  bool of_row = place->image == 2 || ronde__onnx_in(im, node, 1)->row;
+  const ronde__onnx_value *given = ronde__onnx_in(im, node, 1);
+  bool of_row = place->image == 2 || (given && given->row);
   if (place->image == 1 || weight->rank != (of_row ? 3 : 4))
     return ronde__onnx_fail(im, node, "its weight is not an initializer of as many dimensions as its input");
   kernel_out[0] = of_row ? 1 : weight->dim[2];
