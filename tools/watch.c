@@ -134,7 +134,7 @@ static void look_at_ranks(tool_launched *l) {
     note_stop(l, rank, seen && (state == 'T' || state == 't'));
   }
   if (*l->lost_daemon && (!(l->goes_on && l->joined) || is_nobody_left(l)))
-    set_end(l, l->silent ? 0 : last_words_s(l), TOOL_BY_FAILURE);
+    set_end(l, last_words_s(l), TOOL_BY_FAILURE);
   if (*l->failed_host && !l->joined) set_end(l, TOOL_LAST_WORDS_S, TOOL_BY_FAILURE);
 }
 
@@ -206,6 +206,7 @@ static void oversee_mpirun(tool_launched *l) {
   look_at_mpirun(l);
   look_at_ranks(l);
   tool_silent_look(l);
+  if (l->silent) set_end(l, 0, TOOL_BY_FAILURE);
   pass_requests_on(l);
   look_for_joiners(l);
   if (has_failed(l)) set_end(l, is_explained(l) ? TOOL_NAMED_MS * 1e-3 : last_words_s(l), TOOL_BY_FAILURE);
