@@ -66,22 +66,26 @@ static void forget_listed(tool_joins *j) {
   j->answers = NULL;
 }
 
-/* A file that makes no sense may be one that is being written: what it held before counts until it has changed again. */
-static void read_again(tool_joins *j) {
+/* Whether it has changed. A file that makes no sense may be one that is being written: what it held before counts until it has
+ * changed again. */
+static bool read_again(tool_joins *j) {
   struct stat info;
   tool_hosts hosts;
-  if (stat(j->path, &info)) return;
-  if (info.st_mtim.tv_sec == j->changed.tv_sec && info.st_mtim.tv_nsec == j->changed.tv_nsec) return;
+  if (stat(j->path, &info)) return false;
+  bool same_time = info.st_mtim.tv_sec == j->changed.tv_sec && info.st_mtim.tv_nsec == j->changed.tv_nsec;
+  if (same_time && info.st_size == j->bytes) return false;
   j->changed = info.st_mtim;
+  j->bytes = info.st_size;
   if (tool_hosts_read(j->path, &hosts)) {
     tool_error_overcome();
-    return;
+    return false;
   }
   forget_listed(j);
   j->listed = hosts;
   j->asking = calloc((size_t)hosts.n, sizeof *j->asking);
   j->answers = calloc((size_t)hosts.n, sizeof *j->answers);
   if (!j->asking || !j->answers) forget_listed(j);
+  return true;
 }
 
 static void ask_absent(tool_joins *j) {
@@ -106,8 +110,7 @@ static void note_answers(tool_joins *j) {
 
 bool tool_join_look(tool_joins *j) {
   if (j->n_asking == 0) {
-    if (tool_now_s() < j->next_s) return false;
-    read_again(j);
+    if (!read_again(j) && tool_now_s() < j->next_s) return false;
     ask_absent(j);
     j->next_s = tool_now_s() + ASK_S;
   }

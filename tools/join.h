@@ -15,6 +15,7 @@ typedef struct tool_joins {
       *ranks; /* [n_ranks] on them, of which some may be lost while the others go on; NULL: they do not */
   int n_ranks;
   struct timespec changed; /* the file, when it was read; */
+  off_t bytes;             /* and its size, as times may be of whole seconds */
   tool_hosts listed;       /* what it held, the last time that it made sense */
   pid_t *asking;           /* [listed.n] processes that ask a host; 0: none, or it has been seen how it ended, */
   bool *answers;           /* [listed.n] and it answered */
