@@ -203,9 +203,12 @@ def set_cable(state):
 def await_network():
     """Until the third host reaches the launching side again: after a cable was out it asks for the address once a second."""
     ask = "import socket; socket.create_connection(('10.91.7.254', 9), 5)"
-    while "ConnectionRefused" not in subprocess.run(["ip", "netns", "exec", "ronde3", sys.executable, "-c", ask], capture_output=True,
-                                                    text=True, check=False).stderr:
+    for _ in range(100):
+        if "ConnectionRefused" in subprocess.run(["ip", "netns", "exec", "ronde3", sys.executable, "-c", ask], capture_output=True,
+                                                 text=True, check=False).stderr:
+            return
         time.sleep(0.1)
+    raise RuntimeError("the third host does not reach the launching side")
 
 
 def cable(run):

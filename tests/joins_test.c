@@ -124,14 +124,6 @@ static void a_lost_host_is_known_by_other_names(void **state) {
 #define GO_ON_AND_RESTART \
   "--epochs 200 --on-loss continue --checkpoint-every 20 --sentinel 100 --timeout 20 --drill slow:0:5 --out "
 
-static void check_restart(const char *out, const char *left_out, int n_ranks) {
-  json_t *json = left_by(out, "run.json"), *restarts = json_object_get(json, "restarts");
-  assert_int_equal(json_array_size(restarts), 1);
-  assert_string_equal(json_string_value(json_object_get(json_array_get(restarts, 0), "hosts_left_out")), left_out);
-  assert_int_equal(json_integer_value(json_object_get(json_array_get(restarts, 0), "ranks")), n_ranks);
-  json_decref(json);
-}
-
 /* A start with it would fail, and it would have to be left out by another one. */
 static void a_host_without_which_they_went_on_stays_out(void **state) {
   check_run(

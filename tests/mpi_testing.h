@@ -43,6 +43,15 @@ static inline json_t *left_by(const char *name, const char *file) {
 
 static inline json_t *record(const char *name) { return left_by(name, "run.json"); }
 
+/* It was started again once, with so many ranks, and without these hosts. */
+static inline void check_restart(const char *out, const char *left_out, int n_ranks) {
+  json_t *json = left_by(out, "run.json"), *restarts = json_object_get(json, "restarts");
+  assert_int_equal(json_array_size(restarts), 1);
+  assert_string_equal(json_string_value(json_object_get(json_array_get(restarts, 0), "hosts_left_out")), left_out);
+  assert_int_equal(json_integer_value(json_object_get(json_array_get(restarts, 0), "ranks")), n_ranks);
+  json_decref(json);
+}
+
 static inline const char *string_at(const json_t *json, const char *object, const char *key) {
   const char *text = json_string_value(json_object_get(json_object_get(json, object), key));
   assert_non_null(text);

@@ -69,7 +69,7 @@ static int add_words(char **list, int n, char *text) {
   return n;
 }
 
-/* ' as '\\'': what stands between such marks no shell changes. */
+/* ' as '\'': what stands between such marks no shell changes. */
 static size_t add_quoted(char *text, size_t n, const char *word) {
   for (; *word; word++) {
     if (*word == '\'') memcpy(text + n, "'\\'", 3), n += 3;
@@ -85,7 +85,7 @@ static char *daemon_command(char **words) {
   static const char shell[] = "sh -c 'test -x \"$1\" && " TOOL_DAEMON "=\"$1 " TOOL_DAEMON_WORD
                               "\"; export " TOOL_DAEMON "; exec sh -c \"$0\"' '";
   char self[4096];
-  size_t n = sizeof shell - 1, bytes = n + sizeof self + 8;
+  size_t n = sizeof shell - 1, bytes = n + 4 * sizeof self + 8;
   for (int i = 0; words[i]; i++) bytes += 4 * strlen(words[i]) + 1;
   char *text = malloc(bytes);
   if (!text || !tool_self_path(self, sizeof self)) {
@@ -108,8 +108,9 @@ bool tool_is_daemon(int argc, char **argv) { return argc > 2 && strcmp(argv[1], 
 int tool_daemon(char **argv) {
   tool_leave_signals();
   execvp(argv[2], argv + 2);
+  int code = errno == ENOENT ? 127 : 126; /* as a shell has it */
   fprintf(stderr, "%s: %s\n", argv[2], strerror(errno));
-  return errno == ENOENT ? 127 : 126; /* as a shell has it */
+  return code;
 }
 
 /* The first of several, apart by colons, that can be started. */

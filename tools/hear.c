@@ -55,13 +55,13 @@ static void note_lost_daemon(tool_launched *l, const char host[TOOL_MARK_NAME]) 
 }
 
 void tool_note_silent(tool_launched *l, int daemon) {
-  l->silent = true;
+  l->n_silent++;
   note_lost_daemon(l, l->daemon_hosts[daemon]);
 }
 
 static void note_daemon(tool_launched *l, int number, const char *state) {
   static const char *const lost[] = {"COMMUNICATION FAILURE", "HEARTBEAT FAILED", "FAILED TO START"};
-  if (l->stage != TOOL_RUNS || l->silent || !any_rank_runs(l)) return;
+  if (l->stage != TOOL_RUNS || l->n_silent || !any_rank_runs(l)) return;
   if (number >= 1 && number < l->n_daemons && begins(state, lost, 3)) note_lost_daemon(l, l->daemon_hosts[number]);
 }
 
@@ -208,7 +208,7 @@ static void note_asked(tool_launched *l, const tool_mark *mark) {
 /* At the start, the reason why it fails; later, the host's daemon has ended. */
 static void note_unreached(tool_launched *l, const tool_mark *mark) {
   tool_add_line(l->said_there, sizeof l->said_there, mark->text);
-  if (l->stage != TOOL_RUNS || l->silent || !any_rank_runs(l) || *l->failed_host) return;
+  if (l->stage != TOOL_RUNS || l->n_silent || !any_rank_runs(l) || *l->failed_host) return;
   if (l->n_begun == l->n_ranks) { /* a request may have ended ssh, or the shell there, and not the daemon */
     if (!tool_signal()) note_lost_daemon(l, mark->name);
     return;

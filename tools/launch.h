@@ -88,13 +88,13 @@ typedef struct tool_launched {
   char lost_host[256];                  /* of the killed rank, or of a daemon that mpirun has lost */
   char (*daemon_hosts)[TOOL_MARK_NAME]; /* [n_daemons], by Open MPI's numbers; "": this host, or not known */
   int n_daemons;
-  tool_ask *asks;                   /* [n_daemons] */
-  bool trains;                      /* its ranks tell when they have joined */
-  bool silent;                      /* lost_daemon's host, and perhaps others, did not answer while the ranks started */
-  char lost_daemon[TOOL_MARK_NAME]; /* the host whose daemon is lost behind mpirun's back, or "" */
-  char failed_host[TOOL_MARK_NAME]; /* on which nothing could be started, or "", */
-  char failed_why[1024];            /* and the whole line on that */
-  int ended_early;                  /* the rank, counted from 1, that ended before it began; 0: none */
+  tool_ask *asks;                        /* [n_daemons] */
+  bool trains;                           /* its ranks tell when they have joined */
+  int n_silent;                          /* hosts that did not answer while the ranks started; lost_daemon's is one */
+  char lost_daemon[TOOL_MARK_NAME];      /* the host whose daemon is lost behind mpirun's back, or "" */
+  char failed_host[TOOL_MARK_NAME];      /* on which nothing could be started, or "", */
+  char failed_why[1024];                 /* and the whole line on that */
+  int ended_early;                       /* the rank, counted from 1, that ended before it began; 0: none */
   char block_host[200], block_what[300]; /* of mpirun's own words on a program that it could not start */
   tool_stage stage;
   tool_reason reason;

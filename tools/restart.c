@@ -47,7 +47,7 @@ static bool is_away(const tool_launched *l, const int *host_of, int host) {
 static bool is_host_lost(const tool_launched *l, const int *host_of, const tool_hosts *hosts, int host) {
   bool any = false, all = true, away = is_away(l, host_of, host);
   if (*l->failed_host) return !strcmp(l->failed_host, hosts->at[host].name);
-  if (away || l->silent) return away;
+  if (away || l->n_silent) return away;
   for (int r = 0; r < l->n_ranks; r++) {
     const tool_rank *rank = &l->ranks[r];
     if (host_of[r] != host) continue;

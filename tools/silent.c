@@ -25,7 +25,7 @@ static void take_answer(tool_launched *l, int daemon) {
   if (!tool_host_asked(ask->asking, &code)) return;
   ask->asking = 0;
   if (is_answer(code)) ask->heard_s = tool_now_s();
-  else ask->silent = is_late(l, ask);
+  ask->silent = is_late(l, ask);
 }
 
 static int n_asked(const tool_launched *l) {
@@ -59,7 +59,7 @@ static void note_silent(tool_launched *l) {
 
 void tool_silent_look(tool_launched *l) {
   bool starts = l->n_begun < l->n_ranks || (l->trains && !l->joined);
-  if (!starts || l->stage != TOOL_RUNS || l->silent) {
+  if (!starts || l->stage != TOOL_RUNS || l->n_silent) {
     tool_silent_end(l);
     return;
   }

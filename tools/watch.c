@@ -178,7 +178,7 @@ static bool is_explained(const tool_launched *l) { return l->code == 4 && l->err
 /* SIGHUP is the signal by which mpirun ends its job that is left to it. */
 static void next_stage(tool_launched *l) {
   if (l->stage == TOOL_RUNS) {
-    bool is_known = l->silent || is_explained(l) || is_over(l) || is_nobody_left(l);
+    bool is_known = l->n_silent || is_explained(l) || is_over(l) || is_nobody_left(l);
     l->stage = TOOL_ABORTED;
     l->end_by_s = tool_now_s() + (is_known ? TOOL_NAMED_ABORT_MS * 1e-3 : TOOL_ABORT_S);
     kill(l->mpirun, SIGHUP);
@@ -206,7 +206,7 @@ static void oversee_mpirun(tool_launched *l) {
   look_at_mpirun(l);
   look_at_ranks(l);
   tool_silent_look(l);
-  if (l->silent) set_end(l, 0, TOOL_BY_FAILURE);
+  if (l->n_silent) set_end(l, 0, TOOL_BY_FAILURE);
   pass_requests_on(l);
   look_for_joiners(l);
   if (has_failed(l)) set_end(l, is_explained(l) ? TOOL_NAMED_MS * 1e-3 : last_words_s(l), TOOL_BY_FAILURE);
@@ -410,9 +410,7 @@ static ronde_status conclude_silence(const tool_launched *l) {
 static ronde_status conclude_loss(const tool_launched *l, int mpirun_state, bool daemon_lost) {
   char missing[512];
   bool all_ended = l->n_ended == l->n_ranks;
-  int n_silent = 0;
-  for (int i = 0; i < l->n_daemons; i++) n_silent += l->asks[i].silent;
-  if (daemon_lost && n_silent > 1) return conclude_silence(l);
+  if (daemon_lost && l->n_silent > 1) return conclude_silence(l);
   if (daemon_lost)
     return tool_fail(RONDE_E_LOST, "host %s was lost, or Open MPI's daemon there, and with it: %s", l->lost_daemon,
                      name_missing(l, l->lost_daemon, missing));
@@ -442,11 +440,11 @@ static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
   }
   bool by_us = l->stage != TOOL_RUNS && (!all_ended || l->reason == TOOL_BY_START || l->reason == TOOL_BY_STOP);
   bool may_not_start =
-      l->n_begun < l->n_ranks && !l->error_seen && !l->killed_signal && l->reason != TOOL_BY_START && !l->silent;
+      l->n_begun < l->n_ranks && !l->error_seen && !l->killed_signal && l->reason != TOOL_BY_START && !l->n_silent;
   const char *not_started = may_not_start ? tool_why_not_started(l) : NULL;
   if (tool_signal() && !all_ended && !has_failed(l) && (by_us || !l->killed_signal)) return conclude_interrupted(l);
   if (not_started) return tool_fail(RONDE_E_LOST, "%s", not_started);
-  bool daemon_lost = *l->lost_daemon && !all_ended && (!l->error_seen || l->silent) && l->reason == TOOL_BY_FAILURE;
+  bool daemon_lost = *l->lost_daemon && !all_ended && (!l->error_seen || l->n_silent) && l->reason == TOOL_BY_FAILURE;
   bool is_known = daemon_lost || (l->killed_signal && (is_explained(l) || l->reason == TOOL_BY_FAILURE));
   if (by_us && !is_known) return conclude_by_force(l);
   ronde_status lost = conclude_loss(l, mpirun_state, daemon_lost);
