@@ -101,4 +101,7 @@ int tensor_failures(const json_t *stage, const char *where, const char *name, co
 /* How many tensors (weights, or gradients) miss their bound. */
 int net_failures(const json_t *stage, const subject *s, bool gradient, bool quiet);
 
+/* The mean over all gradients of a tensor's error, as a multiple of the peer's. */
+double net_mean_error(const json_t *stage, const subject *s);
+
 #endif

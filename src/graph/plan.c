@@ -329,6 +329,11 @@ static ronde_status order_gradients(ronde__plan *plan) {
   return RONDE_OK;
 }
 
+static ronde_status choose_forms(ronde__plan *plan) {
+  for (int i = 0; i < plan->n_steps; i++) RONDE_TRY(ronde__form_choose(plan->steps[i].op, &plan->steps[i].desc));
+  return RONDE_OK;
+}
+
 /* A step that alone makes a parameter's gradient may hand it out in pieces. */
 static void study_params(ronde__plan *plan, const ronde__plan_options *options) {
   for (int i = 0; i < plan->n_params; i++) plan->params[i] = (ronde__plan_param){.reader = -1, .first = -1, .last = -1};
@@ -398,12 +403,14 @@ static ronde_status lay_out(builder *b) {
   settle_weights(b);
   if (b->options->n_all) RONDE_TRY(ronde__plan_order_turns(plan));
   plan->output = b->options->n_all ? -1 : b->value_of[graph->output];
+  RONDE_TRY(choose_forms(plan));
+  RONDE_TRY(ronde__plan_choose_bf16(plan));
   RONDE_TRY(order_gradients(plan));
   if (b->options->stage.neighbours) {
     RONDE_TRY(ronde__plan_stage(plan, graph, b->options));
+    RONDE_TRY(choose_forms(plan));
     RONDE_TRY(order_gradients(plan));
   }
-  for (int i = 0; i < plan->n_steps; i++) RONDE_TRY(ronde__form_choose(plan->steps[i].op, &plan->steps[i].desc));
   study_params(plan, b->options);
   for (int i = 0; i < plan->n_steps; i++) RONDE_TRY(ronde__plan_step_prepare(&plan->steps[i], b->options));
   return ronde__plan_place_memory(plan, graph, b->options->transient_gradients);

@@ -140,6 +140,10 @@ ronde_status ronde__plan_stage(ronde__plan *plan, const ronde_graph *graph, cons
 /* Of the whole plan: what travels across a cut in front of a node, gradients included. */
 size_t ronde__plan_crossing_bytes(const ronde__plan *plan, int cut);
 
+/* plan_bf16.c: which values are bfloat16, of a whole plan whose forms are chosen: those of which each step that computes
+ * or reads them can have them so, and of which one multiplies in it. */
+ronde_status ronde__plan_choose_bf16(ronde__plan *plan);
+
 /* plan_step.c: resolves the kernels of a step whose op, desc (with its form) and has_backward are set; its sizes and
  * its rows in the ledger. */
 ronde_status ronde__plan_step_prepare(ronde__plan_step *step, const ronde__plan_options *options);

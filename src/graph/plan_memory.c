@@ -39,7 +39,7 @@ static void keep_messages(ronde__plan *plan, int *first, int *last, int *gradien
       ronde__value *value = &plan->values[step->out[0]];
       first[step->out[0]] = 0;
       last[step->out[0]] = 2 * plan->n_steps;
-      value->next_offset = (size_t)ronde__ceil_div(ronde__phys_elems(&value->phys), 16) * 64;
+      value->next_offset = (ronde__phys_bytes(&value->phys) + 63) / 64 * 64;
     }
     if (step->op == &ronde__op_receive && step->has_backward)
       gradient_last[plan->values[step->out[0]].gradient_home] = 2 * plan->n_steps;
@@ -118,7 +118,7 @@ ronde_status ronde__plan_place_memory(ronde__plan *plan, const ronde_graph *grap
   }
   for (int i = 0; i < v; i++) {
     ronde__value *value = &plan->values[i];
-    size_t bytes = (size_t)ronde__phys_elems(&value->phys) * sizeof(float);
+    size_t bytes = ronde__phys_bytes(&value->phys);
     if (value->whole != i) continue;
     if (!value->external && first[i] <= last[i])
       add_block(&l, value->next_offset + bytes, first[i], last[i], &value->offset);

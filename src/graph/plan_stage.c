@@ -32,7 +32,7 @@ size_t ronde__plan_crossing_bytes(const ronde__plan *plan, int cut) {
   size_t bytes = 0;
   for (int v = 0; v < plan->n_values; v++) {
     crossing c = crossing_of(plan, v, cut);
-    if (c.crosses) bytes += (size_t)ronde__phys_elems(&plan->values[v].phys) * sizeof(float) * (1 + c.gradient);
+    if (c.crosses) bytes += ronde__phys_bytes(&plan->values[v].phys) * (1 + c.gradient);
   }
   return bytes;
 }

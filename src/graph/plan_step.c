@@ -27,13 +27,13 @@ static void joint_name(const ronde__plan_step *step, char *name, size_t size) {
 double ronde__plan_step_bytes(const ronde__plan_step *step, bool backward, double taker_bytes) {
   const ronde__op_desc *desc = &step->desc;
   ronde__operands again = ronde__op_backward_reads(step->op, desc);
-  double elems = 0, taken = 0;
+  double bytes = 0, elems = 0, taken = 0;
   for (int i = 0; i < desc->n_outputs; i++)
-    elems += (double)ronde__phys_elems(&desc->out[i]) * (1 + (backward && again.out >> i & 1));
+    bytes += (double)ronde__phys_bytes(&desc->out[i]) * (1 + (backward && again.out >> i & 1));
   for (int i = 0; i < desc->n_inputs; i++) {
     bool reads = !backward || (again.in >> i & 1);
     bool writes = backward && desc->need_dinput[i];
-    elems += (double)ronde__phys_elems(&desc->in[i]) * (reads + writes);
+    bytes += (double)ronde__phys_bytes(&desc->in[i]) * (reads + writes);
   }
   for (int i = 0; i < desc->n_params; i++) {
     double n = (double)ronde__weight_elems(&desc->param[i]);
@@ -41,7 +41,7 @@ double ronde__plan_step_bytes(const ronde__plan_step *step, bool backward, doubl
     elems += n * (1 + (backward && !desc->frozen[i] && !is_taken));
     if (backward && is_taken) taken += n * taker_bytes;
   }
-  return elems * sizeof(float) + taken;
+  return bytes + elems * sizeof(float) + taken;
 }
 
 /* A form's name, where there are several, and what its kernels are: "winograd f(4,3) xsmm". */

@@ -242,7 +242,7 @@ static ronde_status planned_expect(void *pass, int64_t n, bool *any_out) {
     const ronde__value *value = &plan->values[step->out[0]];
     p->expects = true;
     RONDE_TRY(from->expect(from->user, RONDE__IN_FRONT, step->desc.message, received_at(p, value, !p->next),
-                           (size_t)ronde__phys_elems(&value->phys), &p->coming[step->under_way]));
+                           ronde__phys_floats(&value->phys), &p->coming[step->under_way]));
   }
   return RONDE_OK;
 }

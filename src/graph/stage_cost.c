@@ -81,7 +81,7 @@ static ronde_status count_params(const ronde__plan *plan, const ronde_graph *gra
 static double sent_bytes(const ronde__plan_step *step) {
   bool sends = step->op == &ronde__op_send, returns = step->op == &ronde__op_receive && step->has_backward;
   const ronde__phys *x = sends ? &step->desc.in[0] : &step->desc.out[0];
-  return sends || returns ? (double)ronde__phys_elems(x) * sizeof(float) : 0;
+  return sends || returns ? (double)ronde__phys_bytes(x) : 0;
 }
 
 ronde_status ronde__stage_measure(const ronde_graph *graph, const ronde__net_options *options, int64_t n,

@@ -27,6 +27,11 @@ typedef struct ronde__bf16 {
   void (*pack_transposed_panels)(const float *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out);
   /* out[j][r] = x[r][j], r < rows, j < n, rows of out ldo apart; n is a multiple of 16. */
   void (*pack_transposed)(const float *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t ldo);
+  /* x[j] = in[j], j < n */
+  void (*unpack)(const uint16_t *in, int64_t n, float *x);
+  /* As pack_panels and pack_transposed, of x in bfloat16. */
+  void (*panels)(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, int64_t k, uint16_t *out);
+  void (*transposed)(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t ldo);
   /* `turns` times as many independent products as keep the core busy, `peak_flops` operations each time: its arithmetic
    * peak, to compare the GEMM with. The result only keeps the compiler from leaving them out. */
   float (*peak)(int64_t turns);

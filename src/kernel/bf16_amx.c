@@ -133,6 +133,9 @@ const ronde__bf16 ronde__bf16_amx = {
     .pack_panels = ronde__bf16_pack_panels,
     .pack_transposed_panels = ronde__bf16_pack_transposed_panels,
     .pack_transposed = ronde__bf16_pack_transposed,
+    .unpack = ronde__bf16_unpack,
+    .panels = ronde__bf16_panels,
+    .transposed = ronde__bf16_transposed,
     .peak = peak_amx,
     .peak_flops = 4.0 * 2 * TILE * TILE * RONDE__BF16_STEP,
 };

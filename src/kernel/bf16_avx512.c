@@ -22,27 +22,60 @@ void ronde__bf16_pack(const float *x, int64_t n, uint16_t *out) {
   }
 }
 
-/* Two rows of 16 side by side, as pairs. */
-INLINE __m512i pairs(__m512 first, __m512 second) {
-  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
-                                         5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-  return _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(second, first));
+void ronde__bf16_unpack(const uint16_t *in, int64_t n, float *x) {
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16)
+    _mm512_storeu_ps(x + i, _mm512_cvtpbh_ps((__m256bh)_mm256_loadu_si256((const __m256i *)(in + i))));
+  if (i == n) return;
+  __mmask16 some = (__mmask16)((1u << (n - i)) - 1);
+  _mm512_mask_storeu_ps(x + i, some, _mm512_cvtpbh_ps((__m256bh)_mm256_maskz_loadu_epi16(some, in + i)));
 }
 
-INLINE __m512 row_or_zero(const float *x, int64_t ldx, int64_t row, int64_t rows) {
-  return row < rows ? _mm512_loadu_ps(x + row * ldx) : _mm512_setzero_ps();
+/* Rows of f32 or, where they are narrow, of bfloat16, ldx elements apart. */
+typedef struct source {
+  const void *x;
+  int64_t ldx;
+} source;
+
+/* 16 elements from column j on of row r, and of the one below it, side by side as pairs; of `rows` rows, all others are
+ * zero. */
+INLINE __m512i pairs(const bool narrow, const source *from, int64_t r, int64_t rows, int64_t j) {
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
+                                         5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  const int64_t at = r * from->ldx + j;
+  __m512i both;
+  if (narrow) {
+    const uint16_t *x = from->x;
+    const __m256i zero = _mm256_setzero_si256();
+    __m256i first = r < rows ? _mm256_loadu_si256((const __m256i *)(x + at)) : zero;
+    __m256i second = r + 1 < rows ? _mm256_loadu_si256((const __m256i *)(x + at + from->ldx)) : zero;
+    both = _mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1);
+  } else {
+    const float *x = from->x;
+    __m512 first = r < rows ? _mm512_loadu_ps(x + at) : _mm512_setzero_ps();
+    __m512 second = r + 1 < rows ? _mm512_loadu_ps(x + at + from->ldx) : _mm512_setzero_ps();
+    both = (__m512i)_mm512_cvtne2ps_pbh(second, first);
+  }
+  return _mm512_permutexvar_epi16(order, both);
 }
 
 /* Row by row, as they lie in memory. */
-void ronde__bf16_pack_panels(const float *x, int64_t ldx, int64_t rows, int64_t n, int64_t k, uint16_t *out) {
+INLINE void panels_of(const bool narrow, source from, int64_t rows, int64_t n, int64_t k, uint16_t *out) {
   int64_t r = 0;
   for (; r + 2 <= rows; r += 2)
     for (int64_t j = 0; j < n; j += PANEL)
-      _mm512_storeu_si512(out + j * k + r * PANEL,
-                          pairs(_mm512_loadu_ps(x + r * ldx + j), _mm512_loadu_ps(x + (r + 1) * ldx + j)));
+      _mm512_storeu_si512(out + j * k + r * PANEL, pairs(narrow, &from, r, r + 2, j));
   for (; r < k; r += 2)
     for (int64_t j = 0; j < n; j += PANEL)
-      _mm512_storeu_si512(out + j * k + r * PANEL, pairs(row_or_zero(x + j, ldx, r, rows), _mm512_setzero_ps()));
+      _mm512_storeu_si512(out + j * k + r * PANEL, pairs(narrow, &from, r, rows, j));
+}
+
+void ronde__bf16_pack_panels(const float *x, int64_t ldx, int64_t rows, int64_t n, int64_t k, uint16_t *out) {
+  panels_of(false, (source){x, ldx}, rows, n, k, out);
+}
+
+void ronde__bf16_panels(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, int64_t k, uint16_t *out) {
+  panels_of(true, (source){x, ldx}, rows, n, k, out);
 }
 
 /* 16x16 numbers of 32 bits. */
@@ -89,25 +122,30 @@ void ronde__bf16_pack_transposed_panels(const float *x, int64_t ldx, int64_t row
     }
 }
 
-void ronde__bf16_pack_transposed(const float *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t ldo) {
+INLINE void transpose_rows(const bool narrow, source from, int64_t rows, int64_t n, uint16_t *out, int64_t ldo) {
   for (int64_t i = 0; i < rows; i += 2 * TILE) {
     int64_t left = rows - i;
     __mmask32 some = left < 2 * TILE ? (__mmask32)((1ull << left) - 1) : 0xffffffff;
     for (int64_t j = 0; j < n; j += TILE) {
-      const float *from = x + i * ldx + j;
       __m512i r[TILE];
       if (left >= 2 * TILE) {
         UNROLL
-        for (int k = 0; k < TILE; k++)
-          r[k] = pairs(_mm512_loadu_ps(from + 2 * k * ldx), _mm512_loadu_ps(from + (2 * k + 1) * ldx));
+        for (int k = 0; k < TILE; k++) r[k] = pairs(narrow, &from, i + 2 * k, i + 2 * TILE, j);
       } else {
-        for (int k = 0; k < TILE; k++)
-          r[k] = pairs(row_or_zero(from, ldx, 2 * k, left), row_or_zero(from, ldx, 2 * k + 1, left));
+        for (int k = 0; k < TILE; k++) r[k] = pairs(narrow, &from, i + 2 * k, rows, j);
       }
       transpose(r);
       for (int k = 0; k < TILE; k++) _mm512_mask_storeu_epi16(out + (j + k) * ldo + i, some, r[k]);
     }
   }
+}
+
+void ronde__bf16_pack_transposed(const float *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t ldo) {
+  transpose_rows(false, (source){x, ldx}, rows, n, out, ldo);
+}
+
+void ronde__bf16_transposed(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t ldo) {
+  transpose_rows(true, (source){x, ldx}, rows, n, out, ldo);
 }
 
 /* ---- GEMM ---- */
@@ -207,6 +245,9 @@ const ronde__bf16 ronde__bf16_avx512 = {
     .pack_panels = ronde__bf16_pack_panels,
     .pack_transposed_panels = ronde__bf16_pack_transposed_panels,
     .pack_transposed = ronde__bf16_pack_transposed,
+    .unpack = ronde__bf16_unpack,
+    .panels = ronde__bf16_panels,
+    .transposed = ronde__bf16_transposed,
     .peak = peak_avx512,
     .peak_flops = CHAINS * 2.0 * 2 * PANEL,
 };

@@ -19,6 +19,27 @@ static uint16_t upper(float value) {
   return (uint16_t)(bits >> 16);
 }
 
+/* What takes numbers that are bfloat16 already: x [rows][n + 3], rounded. */
+static void check_narrow(const ronde__bf16 *bf16, const floats *x, int64_t rows, int64_t n) {
+  int64_t ldx = n + 3, k = ronde__round_up(rows, RONDE__BF16_STEP), ldo = rows + 5;
+  floats narrow = floats_make(rows * ldx, 1), wide = floats_make(rows * ldx, 1), out = floats_make(k * n + ldo * n, 1);
+  floats wanted = floats_make(k * n + ldo * n, 1);
+  uint16_t *in = (uint16_t *)narrow.at;
+  bf16->pack(x->at, rows * ldx, in);
+  bf16->unpack(in, rows * ldx, wide.at);
+  for (int64_t i = 0; i < rows * ldx; i++) assert_true(wide.at[i] == rounded(x->at[i]));
+  bf16->panels(in, ldx, rows, n, k, (uint16_t *)out.at);
+  bf16->pack_panels(x->at, ldx, rows, n, k, (uint16_t *)wanted.at);
+  assert_memory_equal(out.at, wanted.at, (size_t)(k * n) * sizeof(uint16_t));
+  bf16->transposed(in, ldx, rows, n, (uint16_t *)out.at, ldo);
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t j = 0; j < n; j++) assert_int_equal(((uint16_t *)out.at)[j * ldo + r], in[r * ldx + j]);
+  floats_free(&narrow);
+  floats_free(&wide);
+  floats_free(&out);
+  floats_free(&wanted);
+}
+
 static void check_pack(const ronde__bf16 *bf16, int64_t rows, int64_t n) {
   int64_t ldx = n + 3, k = ronde__round_up(rows, RONDE__BF16_STEP), ldo = rows + 5;
   floats x = floats_make(rows * ldx, 1);
@@ -40,6 +61,7 @@ static void check_pack(const ronde__bf16 *bf16, int64_t rows, int64_t n) {
       for (int64_t j = 0; j < n; j++)
         assert_int_equal(o[r / 16 * n * 16 + j / 2 * 32 + r % 16 * 2 + j % 2], upper(rounded(x.at[r * ldx + j])));
   }
+  check_narrow(bf16, &x, rows, n);
   floats_free(&x);
   floats_free(&out);
 }

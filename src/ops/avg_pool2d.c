@@ -7,36 +7,31 @@ static float factor_of(const ronde__op_desc *desc, const ronde__window *w) {
   return 1.0f / (float)(desc->attr.exclude_padding ? w->count : w->places);
 }
 
-static void avg_pool2d_forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
-                                     int64_t plane) {
-  const float *x = call->in[0] + plane * s->in_pixels * s->vector;
-  float *y = call->out[0] + plane * s->out_pixels * s->vector;
+static void avg_pool2d_forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s,
+                                     const ronde__pool2d_plane *plane) {
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
-    desc->compute.kernels->avg_window(x + w->at * s->vector, w->offsets, w->count, s->vector, factor_of(desc, w),
-                                      y + p * s->vector, false);
+    desc->compute.kernels->avg_window(plane->x + w->at * s->vector, w->offsets, w->count, s->vector, factor_of(desc, w),
+                                      plane->y + p * s->vector, false);
   }
 }
 
-static void avg_pool2d_backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
-                                      int64_t plane) {
-  float *dx = call->din[0] + plane * s->in_pixels * s->vector;
-  const float *dy = call->dout[0] + plane * s->out_pixels * s->vector;
-  bool accumulate = ronde__pool2d_begin_plane(s, call, dx);
+static void avg_pool2d_backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s,
+                                      const ronde__pool2d_plane *plane) {
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
-    desc->compute.kernels->avg_window_backward(dy + p * s->vector, w->offsets, w->count, s->vector, factor_of(desc, w),
-                                               dx + w->at * s->vector, accumulate);
+    desc->compute.kernels->avg_window_backward(plane->dy + p * s->vector, w->offsets, w->count, s->vector,
+                                               factor_of(desc, w), plane->dx + w->at * s->vector, plane->accumulate);
   }
 }
 
 static ronde_status avg_pool2d_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  ronde__pool2d_run(desc, state, call, avg_pool2d_forward_plane);
+  ronde__pool2d_run(desc, state, call, false, avg_pool2d_forward_plane);
   return RONDE_OK;
 }
 
 static ronde_status avg_pool2d_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  if (call->din[0]) ronde__pool2d_run(desc, state, call, avg_pool2d_backward_plane);
+  if (call->din[0]) ronde__pool2d_run(desc, state, call, true, avg_pool2d_backward_plane);
   return RONDE_OK;
 }
 
@@ -65,6 +60,8 @@ static ronde_status adaptive_infer(const ronde__op_attr *attr, const char *label
 }
 
 static const ronde__form adaptive_form = {
+    .bf16 = {.in = 1, .out = 1},
+    .work_elems = ronde__pool2d_work_elems,
     .prepare = adaptive_prepare,
     .release = ronde__pool2d_release,
     .forward = avg_pool2d_forward,
@@ -80,6 +77,8 @@ const ronde__op ronde__op_adaptive_avg_pool2d = {
 };
 
 static const ronde__form avg_pool2d_form = {
+    .bf16 = {.in = 1, .out = 1},
+    .work_elems = ronde__pool2d_work_elems,
     .prepare = ronde__pool2d_prepare,
     .release = ronde__pool2d_release,
     .forward = avg_pool2d_forward,

@@ -7,6 +7,7 @@
 #include "ops/elementwise.h"
 #include "ops/fused.h"
 #include "ops/gemm_list.h"
+#include "ops/widen.h"
 
 #include <math.h>
 #include <string.h>
@@ -101,10 +102,11 @@ typedef struct blocks {
 } blocks;
 
 /* The blocks from `first` on whose memory the second of two passes finds in the second cache: as many as fit, at least
- * one. */
-static blocks blocks_in_cache(const batch_norm2d_job *j, int64_t first, int64_t n_arrays) {
+ * one. Backward reads the output's gradient too. */
+static blocks blocks_in_cache(const batch_norm2d_job *j, int64_t first, bool backward) {
   const ronde__phys *x = &j->desc->in[0];
-  int64_t bytes = n_arrays * rows_of(x) * x->block * (int64_t)sizeof(float);
+  size_t all = ronde__phys_bytes(x) + (backward ? ronde__phys_bytes(&j->desc->out[0]) : 0);
+  int64_t bytes = (int64_t)all / ronde__phys_blocks(x);
   int64_t n = ronde__max(1, CACHE_BYTES * j->desc->threads / bytes);
   return (blocks){first, ronde__min(first + n, ronde__phys_blocks(x))};
 }
@@ -139,7 +141,9 @@ static void each_chunk(const batch_norm2d_job *j, blocks b, chunk_fn fn) {
 
 static void chunk_moments(const batch_norm2d_job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
   int64_t n = j->desc->in[0].block;
-  j->desc->compute.kernels->column_moments(j->call->in[0] + at, rows, n, partial, partial + n);
+  _Alignas(64) float room[CHUNK * MAX_BLOCK];
+  const float *x = ronde__widen(j->desc, &j->desc->in[0], j->call->in[0], at, rows * n, room);
+  j->desc->compute.kernels->column_moments(x, rows, n, partial, partial + n);
 }
 
 /* Mean and sum of squares of a block's channels, from its chunks. Source: Chan, Golub & LeVeque, 1979. */
@@ -205,18 +209,25 @@ static void running_statistics(const batch_norm2d_job *j, blocks b) {
   }
 }
 
+static bool is_narrow(const ronde__op_desc *desc) {
+  return desc->in[0].bf16 || desc->out[0].bf16 || (desc->n_inputs == 2 && desc->in[1].bf16);
+}
+
 static void chunk_affine(const batch_norm2d_job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
-  int64_t n = j->desc->in[0].block, c = block * n;
-  const float *residual = j->desc->n_inputs == 2 ? j->call->in[1] + at : NULL;
-  const ronde__kernels *kernels = j->desc->compute.kernels;
-  const float *x = j->call->in[0] + at;
-  float *y = j->call->out[0] + at;
-  if (!j->desc->attr.pointwise_behind)
-    kernels->affine_rows(x, residual, rows, n, j->a + c, j->b + c, j->desc->attr.act == RONDE__ACT_RELU, y);
-  for (int64_t r = 0, few; r < rows && j->desc->attr.pointwise_behind; r += few, x += few * n, y += few * n) {
-    few = ronde__min(FEW, rows - r);
-    kernels->affine_rows(x, NULL, few, n, j->a + c, j->b + c, false, y);
-    kernels->pointwise_forward(&j->desc->attr.pointwise, y, y, few * n);
+  const ronde__op_desc *desc = j->desc;
+  const ronde__op_call *call = j->call;
+  const ronde__kernels *kernels = desc->compute.kernels;
+  int64_t n = desc->in[0].block, c = block * n;
+  _Alignas(64) float room[3][FEW * MAX_BLOCK];
+  bool is_whole = !desc->attr.pointwise_behind && !is_narrow(desc);
+  for (int64_t r = 0, few; r < rows; r += few, at += few * n) {
+    few = is_whole ? rows : ronde__min(FEW, rows - r);
+    const float *x = ronde__widen(desc, &desc->in[0], call->in[0], at, few * n, room[0]), *residual = NULL;
+    if (desc->n_inputs == 2) residual = ronde__widen(desc, &desc->in[1], call->in[1], at, few * n, room[1]);
+    float *y = ronde__operand_room(&desc->out[0], call->out[0], at, room[2]);
+    kernels->affine_rows(x, residual, few, n, j->a + c, j->b + c, desc->attr.act == RONDE__ACT_RELU, y);
+    if (desc->attr.pointwise_behind) kernels->pointwise_forward(&desc->attr.pointwise, y, y, few * n);
+    ronde__narrow(desc, &desc->out[0], y, few * n, call->out[0], at);
   }
 }
 
@@ -233,7 +244,7 @@ static ronde_status batch_norm2d_forward(const ronde__op_desc *desc, const void 
   batch_norm2d_job j = job_of(desc, call);
   blocks b = {0, 0};
   while (b.last < ronde__phys_blocks(&desc->in[0])) {
-    b = blocks_in_cache(&j, b.last, 1);
+    b = blocks_in_cache(&j, b.last, false);
     if (call->partials.n) shared_statistics(&j, b);
     else if (call->training) batch_statistics(&j, b);
     else running_statistics(&j, b);
@@ -246,11 +257,10 @@ static ronde_status batch_norm2d_forward(const ronde__op_desc *desc, const void 
 /* ---- backward ---- */
 
 /* The gradient behind the function becomes the one in front of it. */
-static void function_backward(const batch_norm2d_job *j, int64_t at, int64_t rows, int64_t block) {
+static void function_backward(const batch_norm2d_job *j, int64_t rows, int64_t block, const float *x, float *dy) {
   const ronde__kernels *kernels = j->desc->compute.kernels;
   int64_t n = j->desc->in[0].block, c = block * n;
-  float normalised[FEW * MAX_BLOCK], *dy = j->call->dout[0] + at;
-  const float *x = j->call->in[0] + at;
+  float normalised[FEW * MAX_BLOCK];
   for (int64_t r = 0, few; r < rows; r += few, x += few * n, dy += few * n) {
     few = ronde__min(FEW, rows - r);
     kernels->affine_rows(x, NULL, few, n, j->a + c, j->b + c, false, normalised);
@@ -258,22 +268,51 @@ static void function_backward(const batch_norm2d_job *j, int64_t at, int64_t row
   }
 }
 
+/* The gradient of the residual, dy [n] from `at` on. */
+static void residual_gradient(const batch_norm2d_job *j, int64_t at, int64_t n, const float *dy) {
+  const ronde__op_call *call = j->call;
+  const ronde__phys *residual = &j->desc->in[1];
+  _Alignas(64) float room[CHUNK * MAX_BLOCK];
+  if (!call->din[1] || call->din[1] == call->dout[0]) return;
+  float *to = ronde__operand_room(residual, call->din[1], at, room);
+  if (call->accumulate_dinput[1]) ronde__widen(j->desc, residual, call->din[1], at, n, room);
+  ronde__gradient_add(j->desc, dy, to, n, call->accumulate_dinput[1]);
+  ronde__narrow(j->desc, residual, to, n, call->din[1], at);
+}
+
 /* The gradient behind the ReLU becomes the one in front of it, which is the residual's too, while it is in cache. */
 static void chunk_sums(const batch_norm2d_job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
+  const ronde__op_desc *desc = j->desc;
   const ronde__op_call *call = j->call;
-  int64_t n = j->desc->in[0].block;
-  const float *relu = j->desc->attr.act ? call->out[0] + at : NULL;
-  if (j->desc->attr.pointwise_behind) function_backward(j, at, rows, block);
-  j->desc->compute.kernels->norm_sums(call->dout[0] + at, relu, call->in[0] + at, rows, n, j->mean + block * n, partial,
-                                      partial + n);
-  if (call->din[1] && call->din[1] != call->dout[0])
-    ronde__gradient_add(j->desc, call->dout[0] + at, call->din[1] + at, rows * n, call->accumulate_dinput[1]);
+  const ronde__phys *in = &desc->in[0], *out = &desc->out[0];
+  int64_t n = in->block, elems = rows * n;
+  _Alignas(64) float room[3][CHUNK * MAX_BLOCK];
+  const float *x = ronde__widen(desc, in, call->in[0], at, elems, room[0]);
+  const float *relu = desc->attr.act ? ronde__widen(desc, out, call->out[0], at, elems, room[1]) : NULL;
+  float *dy = ronde__operand_room(out, call->dout[0], at, room[2]);
+  ronde__widen(desc, out, call->dout[0], at, elems, room[2]);
+  if (desc->attr.pointwise_behind) function_backward(j, rows, block, x, dy);
+  desc->compute.kernels->norm_sums(dy, relu, x, rows, n, j->mean + block * n, partial, partial + n);
+  if (desc->attr.pointwise_behind || relu) ronde__narrow(desc, out, dy, elems, call->dout[0], at);
+  residual_gradient(j, at, elems, dy);
 }
 
 static void chunk_backward(const batch_norm2d_job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
-  int64_t n = j->desc->in[0].block, c = block * n;
-  j->desc->compute.kernels->norm_backward(j->call->dout[0] + at, j->call->in[0] + at, rows, n, j->mean + c, j->a + c,
-                                          j->b + c, j->c + c, j->call->din[0] + at, j->call->accumulate_dinput[0]);
+  const ronde__op_desc *desc = j->desc;
+  const ronde__op_call *call = j->call;
+  const ronde__phys *in = &desc->in[0];
+  int64_t n = in->block, c = block * n;
+  _Alignas(64) float room[3][FEW * MAX_BLOCK];
+  for (int64_t r = 0, few; r < rows; r += few, at += few * n) {
+    few = is_narrow(desc) ? ronde__min(FEW, rows - r) : rows;
+    const float *x = ronde__widen(desc, in, call->in[0], at, few * n, room[0]);
+    const float *dy = ronde__widen(desc, &desc->out[0], call->dout[0], at, few * n, room[1]);
+    float *dx = ronde__operand_room(in, call->din[0], at, room[2]);
+    if (call->accumulate_dinput[0]) ronde__widen(desc, in, call->din[0], at, few * n, room[2]);
+    desc->compute.kernels->norm_backward(dy, x, few, n, j->mean + c, j->a + c, j->b + c, j->c + c, dx,
+                                         call->accumulate_dinput[0]);
+    ronde__narrow(desc, in, dx, few * n, call->din[0], at);
+  }
 }
 
 /* A channel's sums of dy and of dy * (x - mean) over m values. */
@@ -325,7 +364,7 @@ static ronde_status batch_norm2d_backward(const ronde__op_desc *desc, const void
   batch_norm2d_job j = job_of(desc, call);
   blocks b = {0, 0};
   while (b.last < ronde__phys_blocks(&desc->in[0])) {
-    b = blocks_in_cache(&j, b.last, 2);
+    b = blocks_in_cache(&j, b.last, true);
     set_affine(&j, b);
     if (!call->partials.n) each_chunk(&j, b, chunk_sums);
     param_gradients(&j, b);
@@ -369,6 +408,7 @@ static const char *batch_norm2d_implementation(const ronde__op_desc *desc, const
 }
 
 static const ronde__form batch_norm2d_form = {
+    .bf16 = {.in = 3, .out = 1},
     .work_elems = batch_norm2d_work_elems,
     .saved_elems = batch_norm2d_saved_elems,
     .forward = batch_norm2d_forward,

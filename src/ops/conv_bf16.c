@@ -1,11 +1,13 @@
 /* Convolution between BLOCKS with operands of bfloat16 and sums of f32: `conv_blocks.c` in another format. A call packs
  * what it multiplies: forward the input, as rows, and the weights; the data gradient the output's gradient, as rows, and
  * the weights transposed; the weight gradient the input transposed, whose rows are the reduction over the examples of
- * neighbouring pixels, and the output's gradient as panels. So activations, gradients and weights are f32 between ops.
+ * neighbouring pixels, and the output's gradient as panels. An input, an output and their gradients may be bfloat16
+ * already: these are rows as they lie, and what is computed is rounded while it is in cache.
  * Legend: Ob, Ib blocks of bo, bi channels; a row is a row of pixels. */
 #include "kernel/bf16.h"
 #include "ops/conv.h"
 #include "ops/conv_schedule.h"
+#include "ops/widen.h"
 
 #include <string.h>
 
@@ -110,8 +112,10 @@ static ronde_status conv_bf16_prepare(const ronde__op_desc *desc, void **state_o
 
 /* ---- scratch ---- */
 
-/* Elements of each packed operand in the scratch of a call, one behind the other; 0 where it is not needed. */
+/* Elements of each packed operand in the scratch of a call, one behind the other; 0 where it is not needed. In front of
+ * them each thread has room for the sums of a run, where these are rounded. */
 typedef struct packed {
+  int64_t sums;          /* floats */
   int64_t weights, rows; /* of the input, or of the output's gradient */
   int64_t input, gradient;
 } packed;
@@ -119,11 +123,20 @@ typedef struct packed {
 /* What the parts of a row have beyond its reduction: there the input may hold anything, as the panels are zeros. */
 static int64_t excess(const weight_plan *p) { return p->n_parts * RONDE__BF16_STEP; }
 
+static int64_t longest_run(const ronde__conv_schedule *schedule) {
+  int64_t longest = 0;
+  for (int i = 0; i < schedule->n_runs; i++) longest = ronde__max(longest, schedule->runs[i].extent);
+  return longest;
+}
+
 static packed conv_bf16_packed_sizes(const ronde__op_desc *desc, const conv_bf16_state *s, bool backward) {
   const ronde__phys *rows = backward ? &desc->out[0] : &desc->in[0];
   bool multiplies = !backward || desc->need_dinput[0], learns = backward && !desc->frozen[0];
+  const ronde__phys *to = backward ? &desc->in[0] : &desc->out[0];
   packed p = {0};
-  if (multiplies) p.weights = ronde__weight_elems(&desc->param[0]), p.rows = ronde__phys_elems(rows);
+  if (multiplies) p.weights = ronde__weight_elems(&desc->param[0]);
+  if (multiplies && !rows->bf16) p.rows = ronde__phys_elems(rows);
+  if (multiplies && to->bf16) p.sums = longest_run(backward ? &s->data : &s->forward) * to->block;
   if (learns)
     p.input = s->in_blocks * s->weight.in_block + excess(&s->weight), p.gradient = s->out_blocks * s->weight.out_block;
   const int64_t line = 64 / sizeof(uint16_t);
@@ -133,7 +146,7 @@ static packed conv_bf16_packed_sizes(const ronde__op_desc *desc, const conv_bf16
 
 static size_t conv_bf16_work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
   packed p = conv_bf16_packed_sizes(desc, state, backward);
-  return (size_t)ronde__ceil_div(p.weights + p.rows + p.input + p.gradient, 2);
+  return (size_t)(desc->threads * p.sums + ronde__ceil_div(p.weights + p.rows + p.input + p.gradient, 2));
 }
 
 typedef struct conv_bf16_job {
@@ -141,19 +154,27 @@ typedef struct conv_bf16_job {
   const conv_bf16_state *s;
   const ronde__op_call *call;
   const ronde__bf16 *bf16;
-  uint16_t *weights, *rows, *input, *gradient;
+  float *sums;          /* [threads][room] */
+  int64_t room;         /* of a thread's sums, in floats */
+  const uint16_t *rows; /* packed, or as they are */
+  uint16_t *weights, *packed_rows, *input, *gradient;
 } conv_bf16_job;
 
 static conv_bf16_job conv_bf16_job_of(const ronde__op_desc *desc, const void *state, const ronde__op_call *call,
                                       bool backward) {
   packed p = conv_bf16_packed_sizes(desc, state, backward);
-  uint16_t *at = (uint16_t *)call->work;
+  uint16_t *at = (uint16_t *)(call->work + desc->threads * p.sums);
+  bool as_they_are = backward ? desc->out[0].bf16 : desc->in[0].bf16;
+  const float *rows = backward ? call->dout[0] : call->in[0];
   return (conv_bf16_job){.desc = desc,
                          .s = state,
                          .call = call,
                          .bf16 = desc->compute.bf16,
+                         .sums = call->work,
+                         .room = p.sums,
+                         .rows = as_they_are ? (const uint16_t *)rows : at + p.weights,
                          .weights = at,
-                         .rows = at + p.weights,
+                         .packed_rows = at + p.weights,
                          .input = at + p.weights + p.rows,
                          .gradient = at + p.weights + p.rows + p.input};
 }
@@ -176,7 +197,7 @@ static void conv_bf16_pack_input_part(void *arg, int thread, int n_threads) {
   const conv_bf16_job *j = arg;
   int64_t begin, end, pixel = j->desc->in[0].n * j->desc->in[0].block;
   ronde__thread_chunk(ronde__phys_elems(&j->desc->in[0]) / pixel, thread, n_threads, &begin, &end);
-  j->bf16->pack(j->call->in[0] + begin * pixel, (end - begin) * pixel, j->rows + begin * pixel);
+  j->bf16->pack(j->call->in[0] + begin * pixel, (end - begin) * pixel, j->packed_rows + begin * pixel);
 }
 
 /* A run's sum, of packed rows and packed weights. */
@@ -184,8 +205,7 @@ static void sum_run(const conv_bf16_job *j, const ronde__conv_schedule *schedule
                     const uint16_t *weights, float *c, bool accumulate) {
   const ronde__gemm_pair *pair = &schedule->kernels[r->kernel];
   const ronde__gemm_list *list = &schedule->lists[r->list];
-  ronde__gemm_run(accumulate ? &pair->add : &pair->set, j->rows + r->a0, list->a, weights, list->b, list->count,
-                  c + r->c0);
+  ronde__gemm_run(accumulate ? &pair->add : &pair->set, j->rows + r->a0, list->a, weights, list->b, list->count, c);
 }
 
 /* A run of one of the blocks that are computed. What is larger, rows or weights, goes by once, and the other one stays in
@@ -206,16 +226,18 @@ static void conv_bf16_forward_part(void *arg, int thread, int n_threads) {
   for (int64_t item = begin; item < end; item++) {
     int64_t ob;
     const ronde__conv_run *r = item_of(&s->forward, s->streams_rows, s->out_blocks, item, &ob);
-    float *y = j->call->out[0] + ob * block;
+    float *y = ronde__operand_room(out, j->call->out[0], ob * block + r->c0, j->sums + thread * j->room);
+    ronde__narrow_soon(out, j->call->out[0], ob * block + r->c0, r->extent * out->block);
     sum_run(j, &s->forward, r, j->weights + ob * slab, y, false);
-    ronde__fused_bias_act(j->desc, j->call, ob, y + r->c0, r->extent);
+    ronde__fused_bias_act(j->desc, j->call, ob, y, r->extent);
+    ronde__narrow(j->desc, out, y, r->extent * out->block, j->call->out[0], ob * block + r->c0);
   }
 }
 
 static ronde_status conv_bf16_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   conv_bf16_job j = conv_bf16_job_of(desc, state, call, false);
   ronde__pool_run(call->pool, conv_bf16_pack_weights_part, &j);
-  ronde__pool_run(call->pool, conv_bf16_pack_input_part, &j);
+  if (!desc->in[0].bf16) ronde__pool_run(call->pool, conv_bf16_pack_input_part, &j);
   ronde__pool_run(call->pool, conv_bf16_forward_part, &j);
   return RONDE_OK;
 }
@@ -245,11 +267,15 @@ static void conv_bf16_pack_gradient_part(void *arg, int thread, int n_threads) {
   int64_t begin, end, reduced = out->w * out->n, size = reduced * out->block;
   ronde__thread_chunk(j->s->out_blocks * out->h, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
-    const float *dy = j->call->dout[0] + item * size;
-    if (j->call->din[0]) j->bf16->pack(dy, size, j->rows + item * size);
-    for (int64_t i = 0; i < p->n_parts && j->call->dparam[0]; i++)
-      j->bf16->pack_panels(dy + i * p->part * out->block, out->block, ronde__min(p->part, reduced - i * p->part),
-                           out->block, p->part, j->gradient + item * p->out_row + i * p->part * out->block);
+    const float *dy = j->call->dout[0];
+    if (j->call->din[0] && !out->bf16) j->bf16->pack(dy + item * size, size, j->packed_rows + item * size);
+    for (int64_t i = 0; i < p->n_parts && j->call->dparam[0]; i++) {
+      int64_t at = item * size + i * p->part * out->block, rows = ronde__min(p->part, reduced - i * p->part);
+      uint16_t *to = j->gradient + item * p->out_row + i * p->part * out->block;
+      const void *from = ronde__operand_at(out, dy, at);
+      if (out->bf16) j->bf16->panels(from, out->block, rows, out->block, p->part, to);
+      else j->bf16->pack_panels(from, out->block, rows, out->block, p->part, to);
+    }
   }
 }
 
@@ -263,7 +289,6 @@ static void pack_input_row(const conv_bf16_job *j, int64_t item) {
   const weight_plan *p = &j->s->weight;
   const ronde__phys *in = &j->desc->in[0];
   const ronde__axis *w = &j->s->w;
-  const float *x = j->call->in[0] + item * in->w * in->n * in->block;
   uint16_t *to = j->input + item * p->in_row;
   for (int64_t phase = 0; phase * p->phase < p->row; phase++, to += p->phase) {
     /* Place i is pixel i * stride + phase - padding. */
@@ -273,9 +298,12 @@ static void pack_input_row(const conv_bf16_job *j, int64_t item) {
     end = ronde__max(first, end);
     clear_places(p, to, in->block, 0, ronde__min(first, p->places) * in->n);
     clear_places(p, to, in->block, end * in->n, (p->places - end) * in->n);
-    for (int64_t i = first; i < end; i += run)
-      j->bf16->pack_transposed(x + (i * w->stride + phase - w->padding) * in->n * in->block, in->block, run * in->n,
-                               in->block, to + i * in->n, p->row);
+    for (int64_t i = first; i < end; i += run) {
+      int64_t pixel = item * in->w + i * w->stride + phase - w->padding;
+      const void *x = ronde__operand_at(in, j->call->in[0], pixel * in->n * in->block);
+      if (in->bf16) j->bf16->transposed(x, in->block, run * in->n, in->block, to + i * in->n, p->row);
+      else j->bf16->pack_transposed(x, in->block, run * in->n, in->block, to + i * in->n, p->row);
+    }
   }
 }
 
@@ -335,7 +363,12 @@ static void conv_bf16_data_part(void *arg, int thread, int n_threads) {
   for (int64_t item = begin; item < end; item++) {
     int64_t ib;
     const ronde__conv_run *r = item_of(&s->data, s->streams_rows, s->in_blocks, item, &ib);
-    sum_run(j, &s->data, r, j->weights + ib * slab, j->call->din[0] + ib * block, j->call->accumulate_dinput[0]);
+    int64_t at = ib * block + r->c0, elems = r->extent * in->block;
+    float *room = j->sums + thread * j->room, *dx = ronde__operand_room(in, j->call->din[0], at, room);
+    if (j->call->accumulate_dinput[0]) ronde__widen(j->desc, in, j->call->din[0], at, elems, room);
+    else ronde__narrow_soon(in, j->call->din[0], at, elems);
+    sum_run(j, &s->data, r, j->weights + ib * slab, dx, j->call->accumulate_dinput[0]);
+    ronde__narrow(j->desc, in, dx, elems, j->call->din[0], at);
   }
 }
 
@@ -343,7 +376,7 @@ static ronde_status conv_bf16_backward(const ronde__op_desc *desc, const void *s
   conv_bf16_job j = conv_bf16_job_of(desc, state, call, true);
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
-  ronde__pool_run(call->pool, conv_bf16_pack_gradient_part, &j);
+  if (call->dparam[0] || !desc->out[0].bf16) ronde__pool_run(call->pool, conv_bf16_pack_gradient_part, &j);
   if (call->dparam[0]) {
     ronde__pool_run(call->pool, conv_bf16_pack_transposed_input_part, &j);
     ronde__pool_run(call->pool, conv_bf16_weight_part, &j);
@@ -380,5 +413,7 @@ const ronde__form ronde__conv_bf16 = {
     .forward = conv_bf16_forward,
     .backward = conv_bf16_backward,
     .implementation = conv_bf16_implementation,
+    .bf16 = {.in = 1, .out = 1},
+    .multiplies_bf16 = true,
     .executed_flops = ronde__conv_executed_flops,
 };

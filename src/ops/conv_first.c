@@ -4,6 +4,7 @@
  * window in scratch, backward the gradient of a few pixels, as they come. */
 #include "ops/conv.h"
 #include "ops/pool2d.h"
+#include "ops/widen.h"
 
 #include <string.h>
 
@@ -95,9 +96,12 @@ static ronde_status conv_first_prepare(const ronde__op_desc *desc, void **state_
   return RONDE_OK;
 }
 
-/* Scratch of a thread where there is a pooling: a window's pixels, or the gradient of neighbouring ones. */
+/* Scratch of a thread: where there is a pooling, a window's pixels, or the gradient of neighbouring ones; where the output
+ * is bfloat16, a pixel of it, or the gradient of neighbouring ones too. */
 static int64_t thread_elems(const ronde__op_desc *desc, const conv_first_state *s, bool backward) {
-  return n_places(desc) ? (backward ? s->longest : n_places(desc)) * s->out_pixel : 0;
+  int64_t narrow = desc->out[0].bf16, pooled = n_places(desc) > 0;
+  int64_t pixels = backward ? (pooled | narrow) * s->longest : n_places(desc);
+  return (pixels + (narrow && (pooled || !backward))) * s->out_pixel;
 }
 
 static size_t conv_first_work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
@@ -135,16 +139,17 @@ static void convolve(const conv_first_job *j, int64_t ob, int64_t oh, int64_t ow
   if (!pool_adds_bias(desc)) ronde__fused_bias_act(desc, call, ob, y, desc->out[0].n);
 }
 
-/* One output, at element `at`, of the pooling. */
-static void pool_window(const conv_first_job *j, int64_t ob, int64_t oh, int64_t ow, int64_t at, float *window) {
+/* One output of the pooling, y and its places. */
+static void pool_window(const conv_first_job *j, int64_t ob, int64_t oh, int64_t ow, float *window, float *y,
+                        uint8_t *which) {
   const ronde__joined_pool *pool = &j->desc->attr.pool;
   int64_t pixel = j->s->out_pixel, bo = j->desc->out[0].block;
-  for (int y = 0; y < pool->kernel[0]; y++)
-    for (int x = 0; x < pool->kernel[1]; x++)
-      convolve(j, ob, oh * pool->kernel[0] + y, ow * pool->kernel[1] + x, window + (y * pool->kernel[1] + x) * pixel);
+  for (int h = 0; h < pool->kernel[0]; h++)
+    for (int w = 0; w < pool->kernel[1]; w++)
+      convolve(j, ob, oh * pool->kernel[0] + h, ow * pool->kernel[1] + w, window + (h * pool->kernel[1] + w) * pixel);
   const float *bias = pool_adds_bias(j->desc) ? j->call->param[1] + ob * bo : NULL;
-  j->desc->compute.kernels->max_window(window, j->s->places, (int)n_places(j->desc), pixel, bias, bo, pool->relu,
-                                       j->call->out[0] + at, (uint8_t *)j->call->saved + at);
+  j->desc->compute.kernels->max_window(window, j->s->places, (int)n_places(j->desc), pixel, bias, bo, pool->relu, y,
+                                       which);
 }
 
 static void conv_first_forward_part(void *arg, int thread, int n_threads) {
@@ -157,8 +162,10 @@ static void conv_first_forward_part(void *arg, int thread, int n_threads) {
   ronde__thread_chunk(s->out_blocks * pixels, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t ob = item / pixels, oh = item % pixels / out->w, ow = item % out->w, at = item * s->out_pixel;
-    if (pooled) pool_window(j, ob, oh, ow, at, window);
-    else convolve(j, ob, oh, ow, j->call->out[0] + at);
+    float *y = ronde__operand_room(out, j->call->out[0], at, window + n_places(j->desc) * s->out_pixel);
+    if (pooled) pool_window(j, ob, oh, ow, window, y, (uint8_t *)j->call->saved + at);
+    else convolve(j, ob, oh, ow, y);
+    ronde__narrow(j->desc, out, y, s->out_pixel, j->call->out[0], at);
   }
 }
 
@@ -174,16 +181,21 @@ static const float *gradient_of(const conv_first_job *j, int64_t ob, int64_t oh,
                                 float *expanded) {
   const conv_first_state *s = j->s;
   const ronde__op_call *call = j->call;
+  const ronde__phys *out = &j->desc->out[0];
   const int *kernel = j->desc->attr.pool.kernel;
-  if (!n_places(j->desc)) return call->dout[0] + ob * s->out_block + (oh * s->w.out + ow) * s->out_pixel;
+  float *pooled = expanded + s->longest * s->out_pixel; /* room for a gradient in front of that */
+  if (!n_places(j->desc))
+    return ronde__widen(j->desc, out, call->dout[0], ob * s->out_block + (oh * s->w.out + ow) * s->out_pixel,
+                        length * s->out_pixel, expanded);
   for (int64_t i = 0; i < length; i++) {
     float *to = expanded + i * s->out_pixel;
     int64_t y = oh / kernel[0], x = (ow + i) / kernel[1];
     int64_t from = ob * s->out_block + (y * j->desc->out[0].w + x) * s->out_pixel;
     int place = (int)(oh % kernel[0] * kernel[1] + (ow + i) % kernel[1]);
-    if (y < j->desc->out[0].h && x < j->desc->out[0].w)
-      j->desc->compute.kernels->max_place_backward(call->dout[0] + from, (const uint8_t *)call->saved + from, place,
-                                                   s->out_pixel, to);
+    if (y < out->h && x < out->w)
+      j->desc->compute.kernels->max_place_backward(
+          ronde__widen(j->desc, out, call->dout[0], from, s->out_pixel, pooled), (const uint8_t *)call->saved + from,
+          place, s->out_pixel, to);
     else memset(to, 0, (size_t)s->out_pixel * sizeof *to);
   }
   return expanded;
@@ -258,5 +270,6 @@ const ronde__form ronde__conv_first = {
     .forward = conv_first_forward,
     .backward = conv_first_backward,
     .implementation = conv_first_implementation,
+    .bf16 = {.out = 1},
     .executed_flops = ronde__conv_executed_flops,
 };

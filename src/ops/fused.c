@@ -2,6 +2,7 @@
 #include "ops/fused.h"
 
 #include "ops/gemm_list.h"
+#include "ops/widen.h"
 
 #include <string.h>
 
@@ -12,10 +13,24 @@ void ronde__fused_bias_act(const ronde__op_desc *desc, const ronde__op_call *cal
   desc->compute.kernels->bias_act_rows(y, block, rows, block, valid, bias, desc->attr.act);
 }
 
+enum { STRETCH = 1024 }; /* elements, of which a few lie in the first cache as f32 */
+
 typedef struct fused_job {
   const ronde__op_desc *desc;
   const ronde__op_call *call;
 } fused_job;
+
+static void act_stretches(const fused_job *j, int64_t begin, int64_t end) {
+  const ronde__phys *out = &j->desc->out[0];
+  float y[STRETCH], d[STRETCH];
+  for (int64_t at = begin, n; at < end; at += n) {
+    n = ronde__min(STRETCH, end - at);
+    const float *value = ronde__widen(j->desc, out, j->call->out[0], at, n, y);
+    ronde__widen(j->desc, out, j->call->dout[0], at, n, d);
+    j->desc->compute.kernels->act_backward(d, value, d, n, j->desc->attr.act, false);
+    ronde__narrow(j->desc, out, d, n, j->call->dout[0], at);
+  }
+}
 
 static void act_part(void *arg, int thread, int n_threads) {
   const fused_job *j = arg;
@@ -23,6 +38,10 @@ static void act_part(void *arg, int thread, int n_threads) {
   ronde__thread_chunk(quanta, thread, n_threads, &begin, &end);
   begin *= RONDE__QUANTUM;
   end = ronde__min(end * RONDE__QUANTUM, ronde__phys_elems(&j->desc->out[0]));
+  if (j->desc->out[0].bf16) {
+    act_stretches(j, begin, end);
+    return;
+  }
   float *d = j->call->dout[0] + begin;
   j->desc->compute.kernels->act_backward(d, j->call->out[0] + begin, d, end - begin, j->desc->attr.act, false);
 }
@@ -33,12 +52,17 @@ void ronde__fused_act_backward(const ronde__op_desc *desc, const ronde__op_call 
   ronde__pool_run(call->pool, act_part, &j);
 }
 
+/* Rows of bfloat16 are widened a few at a time, which adds them in the same order as all at once. */
 static void block_sums(const fused_job *j, int64_t ob) {
   const ronde__phys *out = &j->desc->out[0];
-  int64_t block = out->block, rows = out->h * out->w * out->n;
-  float *db = j->call->dparam[1] + ob * block;
+  int64_t block = out->block, rows = out->h * out->w * out->n, few = out->bf16 ? STRETCH / block : rows;
+  float *db = j->call->dparam[1] + ob * block, room[STRETCH];
   if (!j->call->accumulate_dparam[1]) memset(db, 0, (size_t)block * sizeof *db);
-  j->desc->compute.kernels->column_sums(j->call->dout[0] + ob * rows * block, block, rows, block, db);
+  for (int64_t r = 0; r < rows; r += few) {
+    int64_t n = ronde__min(few, rows - r);
+    const float *dy = ronde__widen(j->desc, out, j->call->dout[0], (ob * rows + r) * block, n * block, room);
+    j->desc->compute.kernels->column_sums(dy, block, n, block, db);
+  }
 }
 
 static void bias_part(void *arg, int thread, int n_threads) {

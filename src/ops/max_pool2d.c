@@ -15,43 +15,40 @@ static size_t max_pool2d_saved_elems(const ronde__op_desc *desc, const void *sta
   return ronde__pool2d_indices_elems(&desc->out[0]);
 }
 
-static void max_pool2d_forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
-                                     int64_t plane) {
-  const float *x = call->in[0] + plane * s->in_pixels * s->vector;
+static void max_pool2d_forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s,
+                                     const ronde__pool2d_plane *plane) {
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
-    int64_t at = (plane * s->out_pixels + p) * s->vector;
-    desc->compute.kernels->max_window(x + w->at * s->vector, w->offsets, w->count, s->vector, NULL, 0,
-                                      desc->attr.act == RONDE__ACT_RELU, call->out[0] + at,
-                                      (uint8_t *)call->saved + at);
+    desc->compute.kernels->max_window(plane->x + w->at * s->vector, w->offsets, w->count, s->vector, NULL, 0,
+                                      desc->attr.act == RONDE__ACT_RELU, plane->y + p * s->vector,
+                                      plane->which + p * s->pixel);
   }
 }
 
-static void max_pool2d_backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
-                                      int64_t plane) {
-  float *dx = call->din[0] + plane * s->in_pixels * s->vector;
-  bool accumulate = ronde__pool2d_begin_plane(s, call, dx);
+static void max_pool2d_backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s,
+                                      const ronde__pool2d_plane *plane) {
   for (int64_t p = 0; p < s->out_pixels; p++) {
     const ronde__window *w = &s->windows[p];
-    int64_t at = (plane * s->out_pixels + p) * s->vector;
-    desc->compute.kernels->max_window_backward(call->dout[0] + at, (const uint8_t *)call->saved + at, w->offsets,
-                                               w->count, s->vector, dx + w->at * s->vector, accumulate);
+    desc->compute.kernels->max_window_backward(plane->dy + p * s->vector, plane->which + p * s->pixel, w->offsets,
+                                               w->count, s->vector, plane->dx + w->at * s->vector, plane->accumulate);
   }
 }
 
 static ronde_status max_pool2d_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  ronde__pool2d_run(desc, state, call, max_pool2d_forward_plane);
+  ronde__pool2d_run(desc, state, call, false, max_pool2d_forward_plane);
   return RONDE_OK;
 }
 
 static ronde_status max_pool2d_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  if (call->din[0]) ronde__pool2d_run(desc, state, call, max_pool2d_backward_plane);
+  if (call->din[0]) ronde__pool2d_run(desc, state, call, true, max_pool2d_backward_plane);
   return RONDE_OK;
 }
 
 static const ronde__form max_pool2d_form = {
+    .bf16 = {.in = 1, .out = 1},
     .prepare = ronde__pool2d_prepare,
     .release = ronde__pool2d_release,
+    .work_elems = ronde__pool2d_work_elems,
     .saved_elems = max_pool2d_saved_elems,
     .forward = max_pool2d_forward,
     .backward = max_pool2d_backward,

@@ -284,7 +284,7 @@ typedef struct ronde__partials {
 /* The memory of one call. Gradients of parameters are overwritten, or added to where accumulate_dparam; gradients of
  * inputs are overwritten, or added to where accumulate_dinput. */
 typedef struct ronde__op_call {
-  const float *in[RONDE__OP_MAX_INPUTS];
+  const float *in[RONDE__OP_MAX_INPUTS]; /* in, out, dout, din: uint16_t where the description says bfloat16 */
   float *out[RONDE__OP_MAX_OUTPUTS];
   const int64_t *labels; /* losses against classes [n][labels of an example]; below 0: none */
   const float *param[RONDE__OP_MAX_PARAMS];
@@ -332,6 +332,11 @@ static inline void ronde__op_gradients_final(const ronde__op_desc *desc, const r
     ronde__op_gradient_final(call, i, 0, (size_t)ronde__weight_elems(&desc->param[i]));
 }
 
+/* Sets of an op's operands: bit i stands for in[i], or out[i]. */
+typedef struct ronde__operands {
+  unsigned in, out;
+} ronde__operands;
+
 /* A form: one implementation of an op. Whoever executes it finds it in the description. A call that fails has logged
  * why; what it should have written holds nothing then, and the pass ends. */
 struct ronde__form {
@@ -352,18 +357,15 @@ struct ronde__form {
   size_t (*partial_elems)(const ronde__op_desc *desc); /* 0: not synchronised */
   ronde_status (*contribute)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call, bool backward);
   ronde_status (*absorb)(const ronde__op_desc *desc, const ronde__op_call *call);
-  bool gives_pieces; /* knows desc.in_pieces */
-  bool turns_weight; /* backward reads param[0] with each block transposed, and can keep that (call.turned) */
+  ronde__operands bf16; /* those that may be bfloat16 where they are BLOCKS, their gradients with them */
+  bool multiplies_bf16; /* its products */
+  bool gives_pieces;    /* knows desc.in_pieces */
+  bool turns_weight;    /* backward reads param[0] with each block transposed, and can keep that (call.turned) */
   /* For the per-op table, behind the form's name: the GEMM or the instruction set. */
   const char *(*implementation)(const ronde__op_desc *desc, const void *state);
   /* Executed operations of a call, taps in the padding left out. NULL: 0. */
   double (*executed_flops)(const ronde__op_desc *desc, const void *state, bool backward);
 };
-
-/* Sets of an op's operands: bit i stands for in[i], or out[i]. */
-typedef struct ronde__operands {
-  unsigned in, out;
-} ronde__operands;
 
 /* The mathematics of an op, the same in all its forms. */
 typedef struct ronde__op {

@@ -1,6 +1,6 @@
 /* What max and average pooling share: the windows of every output pixel, over planes of vectors. In LANES a plane is a
  * channel and a pixel N floats; in BLOCKS a plane is a channel block and a pixel N * block floats: so one kernel serves
- * both. */
+ * both. Of operands in bfloat16 a plane is a stretch of these vectors, widened in scratch. */
 #ifndef RONDE_POOL2D_H
 #define RONDE_POOL2D_H
 
@@ -14,7 +14,8 @@ typedef struct ronde__window {
 } ronde__window;
 
 typedef struct ronde__pool2d {
-  int64_t planes, in_pixels, out_pixels, vector;
+  int64_t planes, in_pixels, out_pixels;
+  int64_t pixel, vector;  /* elements of a pixel, and of the part of it in a plane */
   bool tiles;             /* every input is in exactly one window */
   ronde__window *windows; /* [out_pixels] */
   int64_t *offsets;       /* storage */
@@ -35,14 +36,20 @@ static inline size_t ronde__pool2d_indices_elems(const ronde__phys *out) {
   return (size_t)ronde__ceil_div(ronde__phys_elems(out), (int64_t)sizeof(float));
 }
 
-/* Before the windows' gradients of a plane: whether they are added to what is there, which is cleared if it counts for
- * nothing. */
-bool ronde__pool2d_begin_plane(const ronde__pool2d *pool, const ronde__op_call *call, float *dx);
+/* A plane in f32: x and dx [in_pixels][vector], y and dy [out_pixels][vector], of which forward has x and y, backward dx
+ * and dy. */
+typedef struct ronde__pool2d_plane {
+  const float *x, *dy;
+  float *y, *dx;
+  uint8_t *which;  /* of the first output; those of the next pixel are a whole pixel further */
+  bool accumulate; /* to dx */
+} ronde__pool2d_plane;
 
 /* Runs fn over the planes, split over the pool. */
-typedef void (*ronde__pool2d_fn)(const ronde__op_desc *desc, const ronde__pool2d *pool, const ronde__op_call *call,
-                                 int64_t plane);
-void ronde__pool2d_run(const ronde__op_desc *desc, const ronde__pool2d *pool, const ronde__op_call *call,
+typedef void (*ronde__pool2d_fn)(const ronde__op_desc *desc, const ronde__pool2d *pool,
+                                 const ronde__pool2d_plane *plane);
+void ronde__pool2d_run(const ronde__op_desc *desc, const ronde__pool2d *pool, const ronde__op_call *call, bool backward,
                        ronde__pool2d_fn fn);
+size_t ronde__pool2d_work_elems(const ronde__op_desc *desc, const void *state, bool backward);
 
 #endif

@@ -5,12 +5,12 @@
 static ronde_status receive_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   if (call->expected) return desc->neighbours->wait(desc->neighbours->user, call->coming);
   return desc->neighbours->receive(desc->neighbours->user, RONDE__IN_FRONT, desc->message, call->out[0],
-                                   (size_t)ronde__phys_elems(&desc->out[0]));
+                                   ronde__phys_floats(&desc->out[0]));
 }
 
 static ronde_status receive_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   return desc->neighbours->send(desc->neighbours->user, RONDE__IN_FRONT, desc->message, call->dout[0],
-                                (size_t)ronde__phys_elems(&desc->out[0]), call->under_way);
+                                ronde__phys_floats(&desc->out[0]), call->under_way);
 }
 
 static const ronde__form receive_form = {.forward = receive_forward, .backward = receive_backward};

@@ -4,7 +4,7 @@
 
 static ronde_status send_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   const ronde__neighbours *to = desc->neighbours;
-  size_t n = (size_t)ronde__phys_elems(&desc->in[0]);
+  size_t n = ronde__phys_floats(&desc->in[0]);
   RONDE_TRY(to->send(to->user, RONDE__BEHIND, desc->message, call->in[0], n, call->under_way));
   return call->din[0] ? to->expect(to->user, RONDE__BEHIND, desc->message, call->din[0], n, call->coming) : RONDE_OK;
 }

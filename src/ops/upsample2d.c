@@ -1,5 +1,6 @@
 /* Each pixel becomes a window of pixels like it (nearest neighbour, whole factors): the transpose of pooling over windows
  * side by side, by the same kernels with a factor of 1. attr.kernel is the window. */
+#include "ops/gemm_list.h"
 #include "ops/pool2d.h"
 
 #include <limits.h>
@@ -32,35 +33,47 @@ static ronde_status upsample2d_prepare(const ronde__op_desc *desc, void **state_
   return ronde__pool2d_prepare(&pooling, state_out);
 }
 
-static void upsample2d_forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
-                                     int64_t plane) {
-  const float *x = call->in[0] + plane * s->out_pixels * s->vector;
-  float *y = call->out[0] + plane * s->in_pixels * s->vector;
-  for (int64_t p = 0; p < s->out_pixels; p++) {
-    const ronde__window *w = &s->windows[p];
-    desc->compute.kernels->avg_window_backward(x + p * s->vector, w->offsets, w->count, s->vector, 1,
-                                               y + w->at * s->vector, false);
+typedef struct upsample2d_job {
+  const ronde__op_desc *desc;
+  const ronde__pool2d *s;
+  const ronde__op_call *call;
+} upsample2d_job;
+
+static void upsample2d_forward_part(void *arg, int thread, int n_threads) {
+  const upsample2d_job *j = arg;
+  const ronde__pool2d *s = j->s;
+  int64_t begin, end;
+  ronde__thread_chunk(s->planes * s->out_pixels, thread, n_threads, &begin, &end);
+  for (int64_t i = begin; i < end; i++) {
+    const ronde__window *w = &s->windows[i % s->out_pixels];
+    float *y = j->call->out[0] + (i / s->out_pixels * s->in_pixels + w->at) * s->pixel;
+    j->desc->compute.kernels->avg_window_backward(j->call->in[0] + i * s->pixel, w->offsets, w->count, s->pixel, 1, y,
+                                                  false);
   }
 }
 
-static void upsample2d_backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
-                                      int64_t plane) {
-  float *dx = call->din[0] + plane * s->out_pixels * s->vector;
-  const float *dy = call->dout[0] + plane * s->in_pixels * s->vector;
-  for (int64_t p = 0; p < s->out_pixels; p++) {
-    const ronde__window *w = &s->windows[p];
-    desc->compute.kernels->avg_window(dy + w->at * s->vector, w->offsets, w->count, s->vector, 1, dx + p * s->vector,
-                                      call->accumulate_dinput[0]);
+static void upsample2d_backward_part(void *arg, int thread, int n_threads) {
+  const upsample2d_job *j = arg;
+  const ronde__pool2d *s = j->s;
+  int64_t begin, end;
+  ronde__thread_chunk(s->planes * s->out_pixels, thread, n_threads, &begin, &end);
+  for (int64_t i = begin; i < end; i++) {
+    const ronde__window *w = &s->windows[i % s->out_pixels];
+    const float *dy = j->call->dout[0] + (i / s->out_pixels * s->in_pixels + w->at) * s->pixel;
+    j->desc->compute.kernels->avg_window(dy, w->offsets, w->count, s->pixel, 1, j->call->din[0] + i * s->pixel,
+                                         j->call->accumulate_dinput[0]);
   }
 }
 
 static ronde_status upsample2d_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  ronde__pool2d_run(desc, state, call, upsample2d_forward_plane);
+  upsample2d_job j = {desc, state, call};
+  ronde__pool_run(call->pool, upsample2d_forward_part, &j);
   return RONDE_OK;
 }
 
 static ronde_status upsample2d_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  if (call->din[0]) ronde__pool2d_run(desc, state, call, upsample2d_backward_plane);
+  upsample2d_job j = {desc, state, call};
+  if (call->din[0]) ronde__pool_run(call->pool, upsample2d_backward_part, &j);
   return RONDE_OK;
 }
 

@@ -10,7 +10,7 @@ int64_t ronde__channel_block(int64_t channels) {
 }
 
 ronde__phys ronde__phys_make(ronde__layout layout, int64_t n, int64_t c, int64_t h, int64_t w) {
-  ronde__phys phys = {layout, n, c, h, w, 0};
+  ronde__phys phys = {.layout = layout, .n = n, .c = c, .h = h, .w = w};
   if (layout == RONDE__LANES) phys.block = n;
   if (layout == RONDE__BLOCKS) phys.block = ronde__channel_block(c);
   return phys;
@@ -50,6 +50,11 @@ int64_t ronde__phys_elems(const ronde__phys *phys) {
   }
 }
 
+/* Blocks are multiples of the quantum, so that two bfloat16 share the place of a float without a rest. */
+size_t ronde__phys_floats(const ronde__phys *phys) { return (size_t)ronde__phys_elems(phys) / (phys->bf16 ? 2 : 1); }
+
+size_t ronde__phys_bytes(const ronde__phys *phys) { return ronde__phys_floats(phys) * sizeof(float); }
+
 int64_t ronde__phys_index(const ronde__phys *phys, int64_t n, int64_t c, int64_t p) {
   int64_t pixels = phys->h * phys->w;
   switch (phys->layout) {
@@ -60,7 +65,8 @@ int64_t ronde__phys_index(const ronde__phys *phys, int64_t n, int64_t c, int64_t
 }
 
 bool ronde__phys_equal(const ronde__phys *a, const ronde__phys *b) {
-  return a->layout == b->layout && a->n == b->n && a->c == b->c && a->h == b->h && a->w == b->w && a->block == b->block;
+  return a->layout == b->layout && a->n == b->n && a->c == b->c && a->h == b->h && a->w == b->w &&
+         a->block == b->block && a->bf16 == b->bf16;
 }
 
 bool ronde__phys_alike(const ronde__phys *a, const ronde__phys *b) {

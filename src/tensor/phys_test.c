@@ -61,8 +61,8 @@ static void phys_places(void **unused) {
       if (layout != RONDE__BLOCKS) assert_int_equal(elems, d->n * d->c * d->h * d->w);
       if (layout == RONDE__LANES) assert_int_equal(x.block, d->n);
       if (layout == RONDE__BLOCKS) assert_int_equal(elems, ronde__phys_blocks(&x) * x.block * d->n * d->h * d->w);
-      assert_true(ronde__phys_equal(&x, &(ronde__phys){x.layout, x.n, x.c, x.h, x.w, x.block}));
-      assert_false(ronde__phys_equal(&x, &(ronde__phys){x.layout, x.n + 1, x.c, x.h, x.w, x.block}));
+      assert_true(ronde__phys_equal(&x, &(ronde__phys){x.layout, x.n, x.c, x.h, x.w, x.block, x.bf16}));
+      assert_false(ronde__phys_equal(&x, &(ronde__phys){x.layout, x.n + 1, x.c, x.h, x.w, x.block, x.bf16}));
     }
 }
 

@@ -31,6 +31,7 @@ typedef struct ronde__phys {
   ronde__layout layout;
   int64_t n, c, h, w;
   int64_t block; /* BLOCKS: channels per block; LANES: N, the lanes; ROWS: 0 */
+  bool bf16;     /* elements are bfloat16, in the place of f32: BLOCKS alone */
 } ronde__phys;
 
 ronde__phys ronde__phys_make(ronde__layout layout, int64_t n, int64_t c, int64_t h, int64_t w);
@@ -41,6 +42,8 @@ ronde__phys ronde__phys_of_shape_in(ronde__layout layout, const ronde__shape *sh
 /* ROWS whose examples are the dimensions in front of `dim` too, and whose channels are that one. */
 ronde__phys ronde__phys_along(const ronde__shape *shape, int dim, int64_t n);
 int64_t ronde__phys_elems(const ronde__phys *phys); /* stored, padding included */
+size_t ronde__phys_floats(const ronde__phys *phys); /* in whose place they lie */
+size_t ronde__phys_bytes(const ronde__phys *phys);
 int64_t ronde__phys_index(const ronde__phys *phys, int64_t n, int64_t c,
                           int64_t p);                /* c and p within a ROWS example too */
 int64_t ronde__phys_blocks(const ronde__phys *phys); /* BLOCKS: channel blocks; else 1 */

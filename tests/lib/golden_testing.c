@@ -294,8 +294,8 @@ bool within(const char *where, const char *what, double error, double peer_error
   return false;
 }
 
-int tensor_failures(const json_t *stage, const char *where, const char *name, const float *x, size_t n, bool quiet) {
-  const json_t *tensor = field(field(stage, "tensors"), name), *wanted = field(tensor, "sketch");
+static double tensor_error(const json_t *tensor, const float *x, size_t n) {
+  const json_t *wanted = field(tensor, "sketch");
   double mine[SKETCH], error = 0;
   size_t sums = json_array_size(wanted);
   assert_in_range(sums, 1, SKETCH);
@@ -303,7 +303,12 @@ int tensor_failures(const json_t *stage, const char *where, const char *name, co
   size_t length = sketch(x, n, (uint32_t)sums, mine);
   assert_int_equal(length, sums);
   for (size_t i = 0; i < length; i++) error += pow(mine[i] - json_number_value(json_array_get(wanted, i)), 2);
-  return !within(where, name, sqrt(error), number(tensor, "error"), number(tensor, "norm"), quiet);
+  return sqrt(error);
+}
+
+int tensor_failures(const json_t *stage, const char *where, const char *name, const float *x, size_t n, bool quiet) {
+  const json_t *tensor = field(field(stage, "tensors"), name);
+  return !within(where, name, tensor_error(tensor, x, n), number(tensor, "error"), number(tensor, "norm"), quiet);
 }
 
 int net_failures(const json_t *stage, const subject *s, bool gradient, bool quiet) {
@@ -317,6 +322,20 @@ int net_failures(const json_t *stage, const subject *s, bool gradient, bool quie
     failures += tensor_failures(stage, s->text, params[p].name, values, elems, quiet);
   }
   return failures;
+}
+
+double net_mean_error(const json_t *stage, const subject *s) {
+  int n_params;
+  const ronde__net_param *params = ronde__net_params(s->net, &n_params);
+  double sum = 0;
+  for (int p = 0; p < n_params; p++) {
+    const json_t *tensor = field(field(stage, "tensors"), params[p].name);
+    size_t elems = (size_t)ronde__shape_elems(&params[p].shape);
+    float *values = place_for(elems);
+    ronde__net_get_gradient(s->net, p, values);
+    sum += tensor_error(tensor, values, elems) / number(tensor, "error");
+  }
+  return sum / n_params;
 }
 
 int loss_failures(const json_t *stage, const char *where, const double *losses, size_t n, bool quiet) {

@@ -1,0 +1,38 @@
+/* Operands that may be bfloat16 (ronde__phys.bf16), a stretch at a time as f32: for ops whose kernels compute in f32. */
+#ifndef RONDE_WIDEN_H
+#define RONDE_WIDEN_H
+
+#include "kernel/bf16.h"
+#include "ops/op.h"
+
+/* The address of element `at` of an operand. */
+static inline const void *ronde__operand_at(const ronde__phys *phys, const float *x, int64_t at) {
+  return phys->bf16 ? (const void *)((const uint16_t *)x + at) : (const void *)(x + at);
+}
+
+/* Elements [at, at + n) of an operand: where they lie if they are f32, else in room [n]. */
+static inline const float *ronde__widen(const ronde__op_desc *desc, const ronde__phys *phys, const float *x, int64_t at,
+                                        int64_t n, float *room) {
+  if (!phys->bf16) return x + at;
+  desc->compute.bf16->unpack((const uint16_t *)x + at, n, room);
+  return room;
+}
+
+/* Where to write elements of an operand from `at` on: their place if they are f32, else room, from which ronde__narrow takes
+ * them. */
+static inline float *ronde__operand_room(const ronde__phys *phys, float *x, int64_t at, float *room) {
+  return phys->bf16 ? room : x + at;
+}
+
+/* Begins to bring the lines that ronde__narrow will write into cache. */
+static inline void ronde__narrow_soon(const ronde__phys *phys, const float *x, int64_t at, int64_t n) {
+  enum { LINE = 64 / sizeof(uint16_t) };
+  for (int64_t i = 0; i < n && phys->bf16; i += LINE) __builtin_prefetch((const uint16_t *)x + at + i, 1);
+}
+
+static inline void ronde__narrow(const ronde__op_desc *desc, const ronde__phys *phys, const float *room, int64_t n,
+                                 float *x, int64_t at) {
+  if (phys->bf16) desc->compute.bf16->pack(room, n, (uint16_t *)x + at);
+}
+
+#endif
