@@ -4,9 +4,11 @@
  * threads. Numbers are rounded to nearest even; subnormal ones count as zero, as both instructions take them.
  *
  * Operands, in elements of 16 bits:
- *   A  rows [m][k], lda apart
+ *   A  rows [m][k], lda apart; or, where gradients of weights are summed over long rows, tiles [m / 16][lda / 32][16][32],
+ *      which lie in memory as they are read
  *   B  panels [n / 16][k / 2][16][2]: of 16 columns each, two neighbouring rows side by side
- * n is a multiple of 16, as blocks of channels are; k of RONDE__BF16_STEP or of half of it. */
+ * n is a multiple of 16, as blocks of channels are; k of RONDE__BF16_STEP or of half of it; with tiles m is a multiple of 16
+ * and k of RONDE__BF16_STEP. */
 #ifndef RONDE_BF16_H
 #define RONDE_BF16_H
 
@@ -17,21 +19,22 @@ enum { RONDE__BF16_STEP = 32, RONDE__BF16_PANEL = 16 };
 typedef struct ronde__bf16 {
   const char *name; /* "amx", "avx512_bf16": also in RONDE_ISA */
   bool is_tiles;    /* many times the arithmetic of f32; else at most twice: less than some forms in f32 save */
-  /* shape.ldb is not read: it follows from k. */
+  /* shape.ldb: rows of a whole panel, of which k are multiplied. */
   ronde__gemm_fn gemm;
   /* out[j] = x[j], j < n */
   void (*pack)(const float *x, int64_t n, uint16_t *out);
-  /* B [k][n] of x [rows][n], ldx apart; its rows from `rows` on are zero. */
-  void (*pack_panels)(const float *x, int64_t ldx, int64_t rows, int64_t n, int64_t k, uint16_t *out);
+  /* Rows [0, k) of B, whose panels have ldk rows, of x [rows][n], ldx apart; those from `rows` on are zero. k and ldk are
+   * even. */
+  void (*pack_panels)(const float *x, int64_t ldx, int64_t rows, int64_t n, int64_t k, uint16_t *out, int64_t ldk);
   /* B [n][rows] of x [rows][n], transposed; rows and n are multiples of 16. */
   void (*pack_transposed_panels)(const float *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out);
-  /* out[j][r] = x[r][j], r < rows, j < n, rows of out ldo apart; n is a multiple of 16. */
-  void (*pack_transposed)(const float *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t ldo);
+  /* A [n][lda] in tiles of x [rows][n], ldx apart, transposed; its columns from `rows` on are zero. */
+  void (*pack_transposed)(const float *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t lda);
   /* x[j] = in[j], j < n */
   void (*unpack)(const uint16_t *in, int64_t n, float *x);
   /* As pack_panels and pack_transposed, of x in bfloat16. */
-  void (*panels)(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, int64_t k, uint16_t *out);
-  void (*transposed)(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t ldo);
+  void (*panels)(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, int64_t k, uint16_t *out, int64_t ldk);
+  void (*transposed)(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t lda);
   /* `turns` times as many independent products as keep the core busy, `peak_flops` operations each time: its arithmetic
    * peak, to compare the GEMM with. The result only keeps the compiler from leaving them out. */
   float (*peak)(int64_t turns);

@@ -32,7 +32,8 @@ static void configure(int rows0, int rows1, int step) {
 typedef struct block {
   const char *a, *b;
   const uint64_t *a_offsets, *b_offsets;
-  int64_t count, lda, ldc; /* lda and ldc in bytes */
+  int64_t count, lda, panel, ldc; /* in bytes, as all of these: rows of A apart; a whole panel */
+  int64_t a_row, a_step;          /* rows within a tile of A apart; from one step of k to the next */
   int k, step;
   float *c;
   bool add;
@@ -40,7 +41,7 @@ typedef struct block {
 
 /* A block of one or two tiles of rows and of columns. */
 INLINE void multiply(const block *p, const int rows, const int columns) {
-  const int64_t lda = p->lda, ldc = p->ldc, panel = (int64_t)p->k * PANEL * (int64_t)sizeof(uint16_t);
+  const int64_t lda = p->lda, ldc = p->ldc, panel = p->panel;
   char *c = (char *)p->c;
   if (p->add) {
     _tile_loadd(0, c, ldc);
@@ -55,13 +56,13 @@ INLINE void multiply(const block *p, const int rows, const int columns) {
     if (rows > 1) _tile_zero(2);
     if (rows > 1 && columns > 1) _tile_zero(3);
   }
-  const int64_t a_step = p->step * (int64_t)sizeof(uint16_t), b_step = p->step * PANEL * (int64_t)sizeof(uint16_t);
+  const int64_t a_row = p->a_row, a_step = p->a_step, b_step = p->step * PANEL * (int64_t)sizeof(uint16_t);
   for (int64_t t = 0; t < p->count; t++) {
     const char *a = p->a + p->a_offsets[t], *b = p->b + p->b_offsets[t];
     for (int k = 0; k < p->k; k += p->step, a += a_step, b += b_step) {
-      _tile_loadd(4, a, lda);
+      _tile_loadd(4, a, a_row);
       _tile_loadd(6, b, 64);
-      if (rows > 1) _tile_loadd(5, a + TILE * lda, lda);
+      if (rows > 1) _tile_loadd(5, a + TILE * lda, a_row);
       if (columns > 1) _tile_loadd(7, b + panel, 64);
       _tile_dpbf16ps(0, 4, 6);
       if (columns > 1) _tile_dpbf16ps(1, 4, 7);
@@ -77,8 +78,7 @@ INLINE void multiply(const block *p, const int rows, const int columns) {
 
 /* All columns of up to BLOCK rows, so that these rows of A stay in the first cache. */
 static void multiply_rows(block p, int rows, int n) {
-  const uint64_t two_panels = 2 * (uint64_t)p.k * PANEL * sizeof(uint16_t);
-  for (; n >= 2 * PANEL; n -= 2 * PANEL, p.b += two_panels, p.c += 2 * PANEL) {
+  for (; n >= 2 * PANEL; n -= 2 * PANEL, p.b += 2 * p.panel, p.c += 2 * PANEL) {
     if (rows > TILE) multiply(&p, 2, 2);
     else multiply(&p, 1, 2);
   }
@@ -90,15 +90,20 @@ static void multiply_rows(block p, int rows, int n) {
 static void gemm_amx(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
                      const uint64_t *b_offsets, int64_t count, float *c) {
   const ronde__gemm_shape *s = &gemm->shape;
+  bool tiled = s->operands == RONDE__OF_BF16_TILES;
+  int step = s->k % RONDE__BF16_STEP ? RONDE__BF16_STEP / 2 : RONDE__BF16_STEP;
   block p = {.a = a,
              .b = b,
              .a_offsets = a_offsets,
              .b_offsets = b_offsets,
              .count = count,
              .lda = s->lda * (int64_t)sizeof(uint16_t),
+             .panel = s->ldb * PANEL * (int64_t)sizeof(uint16_t),
              .ldc = s->ldc * (int64_t)sizeof(float),
              .k = s->k,
-             .step = s->k % RONDE__BF16_STEP ? RONDE__BF16_STEP / 2 : RONDE__BF16_STEP,
+             .a_row = (tiled ? RONDE__BF16_STEP : s->lda) * (int64_t)sizeof(uint16_t),
+             .a_step = (tiled ? TILE : 1) * step * (int64_t)sizeof(uint16_t),
+             .step = step,
              .c = c,
              .add = s->accumulate};
   int left = s->m;

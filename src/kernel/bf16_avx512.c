@@ -60,22 +60,24 @@ INLINE __m512i pairs(const bool narrow, const source *from, int64_t r, int64_t r
 }
 
 /* Row by row, as they lie in memory. */
-INLINE void panels_of(const bool narrow, source from, int64_t rows, int64_t n, int64_t k, uint16_t *out) {
+INLINE void panels_of(const bool narrow, source from, int64_t rows, int64_t n, int64_t k, uint16_t *out, int64_t ldk) {
   int64_t r = 0;
   for (; r + 2 <= rows; r += 2)
     for (int64_t j = 0; j < n; j += PANEL)
-      _mm512_storeu_si512(out + j * k + r * PANEL, pairs(narrow, &from, r, r + 2, j));
+      _mm512_storeu_si512(out + j * ldk + r * PANEL, pairs(narrow, &from, r, r + 2, j));
   for (; r < k; r += 2)
     for (int64_t j = 0; j < n; j += PANEL)
-      _mm512_storeu_si512(out + j * k + r * PANEL, pairs(narrow, &from, r, rows, j));
+      _mm512_storeu_si512(out + j * ldk + r * PANEL, pairs(narrow, &from, r, rows, j));
 }
 
-void ronde__bf16_pack_panels(const float *x, int64_t ldx, int64_t rows, int64_t n, int64_t k, uint16_t *out) {
-  panels_of(false, (source){x, ldx}, rows, n, k, out);
+void ronde__bf16_pack_panels(const float *x, int64_t ldx, int64_t rows, int64_t n, int64_t k, uint16_t *out,
+                             int64_t ldk) {
+  panels_of(false, (source){x, ldx}, rows, n, k, out, ldk);
 }
 
-void ronde__bf16_panels(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, int64_t k, uint16_t *out) {
-  panels_of(true, (source){x, ldx}, rows, n, k, out);
+void ronde__bf16_panels(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, int64_t k, uint16_t *out,
+                        int64_t ldk) {
+  panels_of(true, (source){x, ldx}, rows, n, k, out, ldk);
 }
 
 /* 16x16 numbers of 32 bits. */
@@ -122,30 +124,27 @@ void ronde__bf16_pack_transposed_panels(const float *x, int64_t ldx, int64_t row
     }
 }
 
-INLINE void transpose_rows(const bool narrow, source from, int64_t rows, int64_t n, uint16_t *out, int64_t ldo) {
-  for (int64_t i = 0; i < rows; i += 2 * TILE) {
-    int64_t left = rows - i;
-    __mmask32 some = left < 2 * TILE ? (__mmask32)((1ull << left) - 1) : 0xffffffff;
+INLINE void transpose_rows(const bool narrow, source from, int64_t rows, int64_t n, uint16_t *out, int64_t lda) {
+  for (int64_t i = 0; i < lda; i += 2 * TILE, out += 2 * TILE * TILE)
     for (int64_t j = 0; j < n; j += TILE) {
       __m512i r[TILE];
-      if (left >= 2 * TILE) {
+      if (i + 2 * TILE <= rows) {
         UNROLL
         for (int k = 0; k < TILE; k++) r[k] = pairs(narrow, &from, i + 2 * k, i + 2 * TILE, j);
       } else {
         for (int k = 0; k < TILE; k++) r[k] = pairs(narrow, &from, i + 2 * k, rows, j);
       }
       transpose(r);
-      for (int k = 0; k < TILE; k++) _mm512_mask_storeu_epi16(out + (j + k) * ldo + i, some, r[k]);
+      for (int k = 0; k < TILE; k++) _mm512_storeu_si512(out + j * lda + k * 2 * TILE, r[k]);
     }
-  }
 }
 
-void ronde__bf16_pack_transposed(const float *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t ldo) {
-  transpose_rows(false, (source){x, ldx}, rows, n, out, ldo);
+void ronde__bf16_pack_transposed(const float *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t lda) {
+  transpose_rows(false, (source){x, ldx}, rows, n, out, lda);
 }
 
-void ronde__bf16_transposed(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t ldo) {
-  transpose_rows(true, (source){x, ldx}, rows, n, out, ldo);
+void ronde__bf16_transposed(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t lda) {
+  transpose_rows(true, (source){x, ldx}, rows, n, out, lda);
 }
 
 /* ---- GEMM ---- */
@@ -153,7 +152,8 @@ void ronde__bf16_transposed(const uint16_t *x, int64_t ldx, int64_t rows, int64_
 typedef struct dot_tile {
   const uint16_t *a, *b;
   const uint64_t *a_offsets, *b_offsets;
-  int64_t lda, ldc, count, k;
+  int64_t lda, ldb, ldc, count, k;
+  int64_t a_step; /* elements of A from one step of k to the next */
   float *c;
   bool add;
 } dot_tile;
@@ -171,17 +171,20 @@ INLINE void tile(const int rows, const int panels, const dot_tile *whole) {
   }
   for (int64_t t = 0; t < p.count; t++) {
     const uint16_t *a = at(p.a, p.a_offsets[t]), *b = at(p.b, p.b_offsets[t]);
-    for (int64_t k = 0; k < p.k; k += 2, a += 2, b += 2 * PANEL) {
-      __m512bh row[2];
-      UNROLL
-      for (int v = 0; v < panels; v++) row[v] = (__m512bh)_mm512_loadu_si512(b + v * p.k * PANEL);
-      UNROLL
-      for (int i = 0; i < rows; i++) {
-        int32_t pair;
-        __builtin_memcpy(&pair, a + i * p.lda, sizeof pair);
+    for (int64_t left = p.k; left > 0; left -= RONDE__BF16_STEP, a += p.a_step) {
+      int64_t n = left < RONDE__BF16_STEP ? left : RONDE__BF16_STEP;
+      for (int64_t k = 0; k < n; k += 2, b += 2 * PANEL) {
+        __m512bh row[2];
         UNROLL
-        for (int v = 0; v < panels; v++)
-          sum[i][v] = _mm512_dpbf16_ps(sum[i][v], (__m512bh)_mm512_set1_epi32(pair), row[v]);
+        for (int v = 0; v < panels; v++) row[v] = (__m512bh)_mm512_loadu_si512(b + v * p.ldb * PANEL);
+        UNROLL
+        for (int i = 0; i < rows; i++) {
+          int32_t pair;
+          __builtin_memcpy(&pair, a + k + i * p.lda, sizeof pair);
+          UNROLL
+          for (int v = 0; v < panels; v++)
+            sum[i][v] = _mm512_dpbf16_ps(sum[i][v], (__m512bh)_mm512_set1_epi32(pair), row[v]);
+        }
       }
     }
   }
@@ -200,28 +203,34 @@ EACH(FN)
 #define ENTRY(rows) [rows] = {tile_##rows##_1, tile_##rows##_2},
 static void (*const tiles[ROWS + 1][2])(const dot_tile *p) = {EACH(ENTRY)};
 
+/* Rows of A and C in one tile of registers from row i on: as equal as they can be, or half a tile of A. */
+static int rows_from(const ronde__gemm_shape *s, int i) {
+  int n_tiles = (int)ronde__ceil_div(s->m, ROWS), longer = s->m % n_tiles, rows = s->m / n_tiles;
+  return s->operands == RONDE__OF_BF16_TILES ? TILE / 2 : rows + (i < longer * (rows + 1));
+}
+
 static void gemm_avx512(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
                         const uint64_t *b_offsets, int64_t count, float *c) {
   const ronde__gemm_shape *s = &gemm->shape;
-  int n_tiles = (int)ronde__ceil_div(s->m, ROWS);
-  for (int j = 0; j < s->n; j += 2 * PANEL) {
-    dot_tile p = {.a = a,
-                  .b = (const uint16_t *)b + (int64_t)j * s->k,
-                  .a_offsets = a_offsets,
-                  .b_offsets = b_offsets,
-                  .lda = s->lda,
-                  .ldc = s->ldc,
-                  .count = count,
-                  .k = s->k,
-                  .c = c + j,
-                  .add = s->accumulate};
-    for (int i = 0; i < n_tiles; i++) {
-      int rows = s->m / n_tiles + (i < s->m % n_tiles);
+  bool tiled = s->operands == RONDE__OF_BF16_TILES;
+  for (int j = 0; j < s->n; j += 2 * PANEL)
+    for (int i = 0, rows; i < s->m; i += rows) {
+      int64_t first = tiled ? i / TILE * TILE * s->lda + i % TILE * RONDE__BF16_STEP : i * s->lda;
+      dot_tile p = {.a = (const uint16_t *)a + first,
+                    .b = (const uint16_t *)b + j * s->ldb,
+                    .a_offsets = a_offsets,
+                    .b_offsets = b_offsets,
+                    .lda = tiled ? RONDE__BF16_STEP : s->lda,
+                    .a_step = tiled ? TILE * RONDE__BF16_STEP : RONDE__BF16_STEP,
+                    .ldb = s->ldb,
+                    .ldc = s->ldc,
+                    .count = count,
+                    .k = s->k,
+                    .c = c + i * s->ldc + j,
+                    .add = s->accumulate};
+      rows = rows_from(s, i);
       tiles[rows][s->n - j > PANEL](&p);
-      p.a += rows * s->lda;
-      p.c += rows * s->ldc;
     }
-  }
 }
 
 enum { CHAINS = 12 };

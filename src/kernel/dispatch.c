@@ -95,7 +95,7 @@ static int longest_sum(const ronde__gemm *gemm) {
 
 ronde__gemm ronde__gemm_resolve(const ronde__compute *compute, const ronde__gemm_shape *shape) {
   const ronde__kernels *kernels = compute->kernels;
-  if (shape->bf16)
+  if (shape->operands != RONDE__OF_F32)
     return (ronde__gemm){.shape = *shape,
                          .fn = compute->bf16->gemm,
                          .kernels = kernels,

@@ -6,6 +6,13 @@
 
 #include "base/base.h"
 
+/* What A and B are; those of bfloat16 (bf16.h) have sums of f32, and no trans_a. */
+typedef enum ronde__operand_form {
+  RONDE__OF_F32,
+  RONDE__OF_BF16,
+  RONDE__OF_BF16_TILES /* A is tiles */
+} ronde__operand_form;
+
 /* ---- batch-reduce GEMM ---------------------------------------------------------------------------------------
  * C[m][n] (+)= sum over t of A_t[m][k] * B_t[k][n], all row-major: n is the contiguous direction of B and C.
  * trans_a: A_t is stored [k][m]. Term t lies a_offsets[t], b_offsets[t] bytes after a, b.
@@ -14,7 +21,7 @@ typedef struct ronde__gemm_shape {
   int m, n, k;
   int64_t lda, ldb, ldc;
   bool trans_a, accumulate;
-  bool bf16; /* operands of bfloat16 (bf16.h), sums of f32; not trans_a */
+  ronde__operand_form operands;
 } ronde__gemm_shape;
 
 typedef enum ronde__gemm_impl { RONDE__GEMM_TILE, RONDE__GEMM_XSMM } ronde__gemm_impl;

@@ -19,21 +19,26 @@ static uint16_t upper(float value) {
   return (uint16_t)(bits >> 16);
 }
 
+/* Of element (row, column) of A in tiles. */
+static int64_t place_in_tiles(int64_t row, int64_t column, int64_t lda) {
+  return (row / 16 * (lda / 32) + column / 32) * 512 + row % 16 * 32 + column % 32;
+}
+
 /* What takes numbers that are bfloat16 already: x [rows][n + 3], rounded. */
 static void check_narrow(const ronde__bf16 *bf16, const floats *x, int64_t rows, int64_t n) {
-  int64_t ldx = n + 3, k = ronde__round_up(rows, RONDE__BF16_STEP), ldo = rows + 5;
-  floats narrow = floats_make(rows * ldx, 1), wide = floats_make(rows * ldx, 1), out = floats_make(k * n + ldo * n, 1);
-  floats wanted = floats_make(k * n + ldo * n, 1);
+  int64_t ldx = n + 3, k = ronde__round_up(rows, RONDE__BF16_STEP);
+  floats narrow = floats_make(rows * ldx, 1), wide = floats_make(rows * ldx, 1);
+  floats out = floats_make(k * n, 1), wanted = floats_make(k * n, 1);
   uint16_t *in = (uint16_t *)narrow.at;
   bf16->pack(x->at, rows * ldx, in);
   bf16->unpack(in, rows * ldx, wide.at);
   for (int64_t i = 0; i < rows * ldx; i++) assert_true(wide.at[i] == rounded(x->at[i]));
-  bf16->panels(in, ldx, rows, n, k, (uint16_t *)out.at);
-  bf16->pack_panels(x->at, ldx, rows, n, k, (uint16_t *)wanted.at);
+  bf16->panels(in, ldx, rows, n, k, (uint16_t *)out.at, k);
+  bf16->pack_panels(x->at, ldx, rows, n, k, (uint16_t *)wanted.at, k);
   assert_memory_equal(out.at, wanted.at, (size_t)(k * n) * sizeof(uint16_t));
-  bf16->transposed(in, ldx, rows, n, (uint16_t *)out.at, ldo);
-  for (int64_t r = 0; r < rows; r++)
-    for (int64_t j = 0; j < n; j++) assert_int_equal(((uint16_t *)out.at)[j * ldo + r], in[r * ldx + j]);
+  bf16->transposed(in, ldx, rows, n, (uint16_t *)out.at, k);
+  bf16->pack_transposed(x->at, ldx, rows, n, (uint16_t *)wanted.at, k);
+  assert_memory_equal(out.at, wanted.at, (size_t)(k * n) * sizeof(uint16_t));
   floats_free(&narrow);
   floats_free(&wide);
   floats_free(&out);
@@ -41,20 +46,23 @@ static void check_narrow(const ronde__bf16 *bf16, const floats *x, int64_t rows,
 }
 
 static void check_pack(const ronde__bf16 *bf16, int64_t rows, int64_t n) {
-  int64_t ldx = n + 3, k = ronde__round_up(rows, RONDE__BF16_STEP), ldo = rows + 5;
+  int64_t ldx = n + 3, k = ronde__round_up(rows, RONDE__BF16_STEP), ldk = k + 2 * (rows % 3);
   floats x = floats_make(rows * ldx, 1);
-  floats out = floats_make(k * n + ldo * n, 1);
+  floats out = floats_make((ldk + RONDE__BF16_STEP) * n, 1);
   uint16_t *o = (uint16_t *)out.at;
   bf16->pack(x.at, rows, o);
   for (int64_t j = 0; j < rows; j++) assert_int_equal(o[j], upper(rounded(x.at[j])));
-  bf16->pack_panels(x.at, ldx, rows, n, k, o);
+  bf16->pack_panels(x.at, ldx, rows, n, k, o, ldk);
   for (int64_t r = 0; r < k; r++)
     for (int64_t j = 0; j < n; j++)
-      assert_int_equal(o[j / 16 * k * 16 + r / 2 * 32 + j % 16 * 2 + r % 2],
+      assert_int_equal(o[j / 16 * ldk * 16 + r / 2 * 32 + j % 16 * 2 + r % 2],
                        r < rows ? upper(rounded(x.at[r * ldx + j])) : 0);
-  bf16->pack_transposed(x.at, ldx, rows, n, o, ldo);
-  for (int64_t r = 0; r < rows; r++)
-    for (int64_t j = 0; j < n; j++) assert_int_equal(o[j * ldo + r], upper(rounded(x.at[r * ldx + j])));
+  for (int64_t lda = k; lda <= k + RONDE__BF16_STEP; lda += RONDE__BF16_STEP) {
+    bf16->pack_transposed(x.at, ldx, rows, n, o, lda);
+    for (int64_t r = 0; r < lda; r++)
+      for (int64_t j = 0; j < n; j++)
+        assert_int_equal(o[place_in_tiles(j, r, lda)], r < rows ? upper(rounded(x.at[r * ldx + j])) : 0);
+  }
   if (rows % 16 == 0) {
     bf16->pack_transposed_panels(x.at, ldx, rows, n, o);
     for (int64_t r = 0; r < rows; r++)
@@ -84,17 +92,22 @@ static void test_special_numbers(void **unused) {
 
 static void check_gemm(const ronde__bf16 *bf16, const ronde__gemm_shape *s, int64_t count) {
   floats a = floats_make(count * s->m * s->lda, 1), b = floats_make(count * s->k * s->n, 1);
-  floats c = floats_make(s->m * s->ldc, 1), packed_b = floats_make(count * s->k * s->n / 2, 1);
+  floats c = floats_make(s->m * s->ldc, 1), packed_b = floats_make(count * s->ldb * s->n / 2, 1);
   floats packed_a = floats_make((count * s->m * s->lda + 1) / 2, 1);
   uint64_t a_offsets[3], b_offsets[3];
   float *before = malloc((size_t)(s->m * s->ldc) * sizeof *before);
   memcpy(before, c.at, (size_t)(s->m * s->ldc) * sizeof *before);
   bf16->pack(a.at, count * s->m * s->lda, (uint16_t *)packed_a.at);
+  for (int64_t t = 0; t < count && s->operands == RONDE__OF_BF16_TILES; t++)
+    for (int64_t i = 0; i < s->m * s->lda; i++)
+      ((uint16_t *)packed_a.at)[t * s->m * s->lda + place_in_tiles(i / s->lda, i % s->lda, s->lda)] =
+          upper(rounded(a.at[t * s->m * s->lda + i]));
   for (int64_t t = 0; t < count; t++) {
     /* the terms from the last to the first */
     a_offsets[t] = (uint64_t)((count - 1 - t) * s->m * s->lda) * sizeof(uint16_t);
-    b_offsets[t] = (uint64_t)((count - 1 - t) * s->k * s->n) * sizeof(uint16_t);
-    bf16->pack_panels(b.at + t * s->k * s->n, s->n, s->k, s->n, s->k, (uint16_t *)packed_b.at + t * s->k * s->n);
+    b_offsets[t] = (uint64_t)((count - 1 - t) * s->ldb * s->n) * sizeof(uint16_t);
+    bf16->pack_panels(b.at + t * s->k * s->n, s->n, s->k, s->n, s->k, (uint16_t *)packed_b.at + t * s->ldb * s->n,
+                      s->ldb);
   }
   ronde__gemm gemm = {.shape = *s, .fn = bf16->gemm};
   ronde__gemm_run(&gemm, packed_a.at, a_offsets, packed_b.at, b_offsets, count, c.at);
@@ -120,23 +133,30 @@ static void check_gemm(const ronde__bf16 *bf16, const ronde__gemm_shape *s, int6
   floats_free(&packed_b);
 }
 
+static void check_gemms(const ronde__bf16 *bf16, int m, int k, int n) {
+  bool may_be_tiles = m % 16 == 0 && k % RONDE__BF16_STEP == 0;
+  ronde__gemm_shape shape = {.m = m,
+                             .n = n,
+                             .k = k,
+                             .lda = k + m % 3,
+                             .ldb = k + 2 * (m % 2),
+                             .ldc = n + k / 16 % 2 * 5,
+                             .operands = RONDE__OF_BF16};
+  for (int64_t count = 1; count <= 3; count += 2)
+    for (int kind = 0; kind < (may_be_tiles ? 4 : 2); kind++) {
+      shape.accumulate = kind % 2;
+      shape.operands = kind / 2 ? RONDE__OF_BF16_TILES : RONDE__OF_BF16;
+      if (kind / 2) shape.lda = k + RONDE__BF16_STEP;
+      check_gemm(bf16, &shape, count);
+    }
+}
+
 static void test_gemm(void **unused) {
   const int ms[] = {1, 2, 13, 14, 15, 16, 17, 29, 31, 32, 33, 48, 63, 64, 126}, ks[] = {16, 32, 48, 64, 192};
   for (int i = 0; ronde__bf16_available(i); i++)
     for (size_t m = 0; m < RONDE__COUNT(ms); m++)
       for (size_t k = 0; k < RONDE__COUNT(ks); k++)
-        for (int n = 16; n <= 64; n += 16)
-          for (int64_t count = 1; count <= 3; count += 2)
-            for (int accumulate = 0; accumulate < 2; accumulate++)
-              check_gemm(ronde__bf16_available(i),
-                         &(ronde__gemm_shape){.m = ms[m],
-                                              .n = n,
-                                              .k = ks[k],
-                                              .lda = ks[k] + (int)m % 3,
-                                              .ldc = n + (int)k % 2 * 5,
-                                              .accumulate = accumulate,
-                                              .bf16 = true},
-                         count);
+        for (int n = 16; n <= 64; n += 16) check_gemms(ronde__bf16_available(i), ms[m], ks[k], n);
 }
 
 /* Another thread than the one that asked for the tiles uses them too. */

@@ -1,7 +1,8 @@
 /* Convolution between BLOCKS with operands of bfloat16 and sums of f32: `conv_blocks.c` in another format. A call packs
  * what it multiplies: forward the input, as rows, and the weights; the data gradient the output's gradient, as rows, and
- * the weights transposed; the weight gradient the input transposed, whose rows are the reduction over the examples of
- * neighbouring pixels, and the output's gradient as panels. An input, an output and their gradients may be bfloat16
+ * the weights transposed; the weight gradient the output's gradient transposed, whose rows are the reduction over the
+ * examples of neighbouring pixels, and the input as panels, in which the taps begin at whole lines of cache: it comes out
+ * transposed, and is turned over in cache. An input, an output and their gradients may be bfloat16
  * already: these are rows as they lie, and what is computed is rounded while it is in cache.
  * Legend: Ob, Ib blocks of bo, bi channels; a row is a row of pixels. */
 #include "kernel/bf16.h"
@@ -15,16 +16,19 @@
  * operands of its taps stay in the second cache. */
 enum { ROWS_WANTED = 128, PART = 512 };
 
-/* Where the weight gradient finds its operands. Input: [Ib][H][bi][row], a row [phase][place][N]: the places of a phase are
- * the pixels that lie a stride apart, those of the padding too, so that the outputs of a row meet neighbouring places
- * under each tap. Gradient: [Ob][OH][part] panels [k][bo]. */
+/* Where the weight gradient finds its operands. Gradient: [Ob][OH] tiles of [bo][reduced], the reduction [OW][N]. Input: [Ib][H][phase]
+ * panels of rows [place][N]: the places of a phase are the pixels that lie a stride apart, those of the padding too, so
+ * that the outputs of a row meet neighbouring places under each tap. N is even: of an odd batch the last example is
+ * zeros. */
 typedef struct weight_plan {
-  int64_t places, phase, row; /* elements; row with all of its phases */
-  int64_t in_row, in_block;   /* of all channels of a block */
-  int64_t part, n_parts;      /* of the reduction over a row of outputs: elements, and how many */
-  int64_t out_row, out_block;
+  int64_t n;                         /* N */
+  int64_t reduced;                   /* in whole parts; beyond the last output the gradient is zero */
+  int64_t places, rows;              /* of a phase */
+  int64_t phase, n_phases, in_block; /* phase and blocks in elements */
+  int64_t part, n_parts;             /* of the reduction over a row of outputs: elements, and how many */
+  int64_t out_block;
   ronde__gemm_pair gemm;
-  ronde__gemm_list list; /* parts of rows from the first on */
+  ronde__gemm_list list; /* parts of rows from the first on: of the gradient, of the input */
 } weight_plan;
 
 typedef struct conv_bf16_state {
@@ -51,7 +55,8 @@ static void conv_bf16_release(const ronde__op_desc *desc, void *opaque) {
 static ronde_status conv_bf16_make_run(const ronde__conv_direction *dir, ronde__taps h, ronde__taps w,
                                        ronde__conv_schedule *schedule, ronde__conv_run *r) {
   int64_t k = dir->from->block, n = dir->to->block;
-  ronde__gemm_shape shape = {.m = (int)r->extent, .n = (int)n, .k = (int)k, .lda = k, .ldc = n, .bf16 = true};
+  ronde__gemm_shape shape = {
+      .m = (int)r->extent, .n = (int)n, .k = (int)k, .lda = k, .ldb = k, .ldc = n, .operands = RONDE__OF_BF16};
   r->kernel = ronde__conv_schedule_kernel(schedule, dir->desc, &shape);
   return ronde__conv_taps_list(dir, h, w, ronde__phys_blocks(dir->from), k * n, sizeof(uint16_t), schedule, &r->list);
 }
@@ -59,23 +64,30 @@ static ronde_status conv_bf16_make_run(const ronde__conv_direction *dir, ronde__
 static ronde_status make_weight_plan(const ronde__op_desc *desc, conv_bf16_state *s) {
   const ronde__phys *in = &desc->in[0], *out = &desc->out[0];
   weight_plan *p = &s->weight;
-  int64_t reduced = out->w * out->n, steps = ronde__ceil_div(reduced, RONDE__BF16_STEP);
-  p->n_parts = ronde__ceil_div(reduced, PART);
-  p->part = ronde__ceil_div(steps, p->n_parts) * RONDE__BF16_STEP;
   int64_t extent = ronde__axis_extent(&s->w);
+  p->n = ronde__round_up(in->n, 2);
   p->places = out->w + (extent - 1) / s->w.stride;
-  p->phase = p->places * in->n;
-  p->row = ronde__min(s->w.stride, extent) * p->phase;
-  p->in_row = in->block * p->row, p->in_block = in->h * p->in_row;
-  p->out_row = p->n_parts * p->part * out->block, p->out_block = out->h * p->out_row;
-  ronde__gemm_shape shape = {
-      .m = (int)in->block, .n = (int)out->block, .k = (int)p->part, .lda = p->row, .ldc = out->block, .bf16 = true};
+  p->rows = p->places * p->n;
+  p->phase = p->rows * in->block;
+  p->n_phases = ronde__min(s->w.stride, extent);
+  p->in_block = in->h * p->n_phases * p->phase;
+  p->n_parts = ronde__ceil_div(out->w * p->n, PART);
+  p->part = ronde__round_up(ronde__ceil_div(out->w * p->n, p->n_parts), RONDE__BF16_STEP);
+  p->reduced = p->n_parts * p->part;
+  p->out_block = out->h * out->block * p->reduced;
+  ronde__gemm_shape shape = {.m = (int)out->block,
+                             .n = (int)in->block,
+                             .k = (int)p->part,
+                             .lda = p->reduced,
+                             .ldb = p->rows,
+                             .ldc = in->block,
+                             .operands = RONDE__OF_BF16_TILES};
   p->gemm = ronde__gemm_pair_resolve(desc, shape);
   RONDE_TRY(ronde__gemm_list_create(out->h * p->n_parts, &p->list));
   for (int64_t i = 0; i < p->list.count; i++) {
-    int64_t oh = i / p->n_parts, part = i % p->n_parts;
-    p->list.a[i] = (uint64_t)(oh * s->h.stride * p->in_row + part * p->part) * sizeof(uint16_t);
-    p->list.b[i] = (uint64_t)(i * p->part * out->block) * sizeof(uint16_t);
+    int64_t oh = i / p->n_parts, first = i % p->n_parts * p->part;
+    p->list.a[i] = (uint64_t)(oh * out->block * p->reduced + first * RONDE__BF16_PANEL) * sizeof(uint16_t);
+    p->list.b[i] = (uint64_t)(oh * s->h.stride * p->n_phases * p->phase + first * RONDE__BF16_PANEL) * sizeof(uint16_t);
   }
   return RONDE_OK;
 }
@@ -113,15 +125,22 @@ static ronde_status conv_bf16_prepare(const ronde__op_desc *desc, void **state_o
 /* ---- scratch ---- */
 
 /* Elements of each packed operand in the scratch of a call, one behind the other; 0 where it is not needed. In front of
- * them each thread has room for the sums of a run, where these are rounded. */
+ * them each thread has room for sums: those of a run, where they are rounded, and those of the weight's gradient. */
 typedef struct packed {
   int64_t sums;          /* floats */
   int64_t weights, rows; /* of the input, or of the output's gradient */
   int64_t input, gradient;
 } packed;
 
-/* What the parts of a row have beyond its reduction: there the input may hold anything, as the panels are zeros. */
-static int64_t excess(const weight_plan *p) { return p->n_parts * RONDE__BF16_STEP; }
+/* Elements that the last part of a row may read beyond the last panel of all. */
+static int64_t excess(const weight_plan *p) { return p->n_parts * RONDE__BF16_STEP * RONDE__BF16_PANEL; }
+
+/* Floats of a thread: of each tap a block of the weight's gradient, transposed, and one more; before that, a row of the
+ * outputs' gradient of an odd batch. */
+static int64_t weight_sums(const ronde__op_desc *desc, const conv_bf16_state *s) {
+  int64_t row = desc->out[0].n % 2 ? desc->out[0].w * s->weight.n * desc->out[0].block / 2 : 0;
+  return ronde__max((s->h.kernel * s->w.kernel + 1) * s->weight_block, row);
+}
 
 static int64_t longest_run(const ronde__conv_schedule *schedule) {
   int64_t longest = 0;
@@ -137,8 +156,11 @@ static packed conv_bf16_packed_sizes(const ronde__op_desc *desc, const conv_bf16
   if (multiplies) p.weights = ronde__weight_elems(&desc->param[0]);
   if (multiplies && !rows->bf16) p.rows = ronde__phys_elems(rows);
   if (multiplies && to->bf16) p.sums = longest_run(backward ? &s->data : &s->forward) * to->block;
-  if (learns)
-    p.input = s->in_blocks * s->weight.in_block + excess(&s->weight), p.gradient = s->out_blocks * s->weight.out_block;
+  if (learns) {
+    p.sums = ronde__max(p.sums, weight_sums(desc, s));
+    p.input = s->in_blocks * s->weight.in_block + excess(&s->weight);
+    p.gradient = s->out_blocks * s->weight.out_block;
+  }
   const int64_t line = 64 / sizeof(uint16_t);
   p.rows = ronde__round_up(p.rows, line), p.input = ronde__round_up(p.input, line);
   return p;
@@ -190,7 +212,7 @@ static void conv_bf16_pack_weights_part(void *arg, int thread, int n_threads) {
   for (int64_t item = begin; item < end; item++)
     if (j->s->live[item / j->s->in_blocks % l->t])
       j->bf16->pack_panels(j->call->param[0] + item * size, l->block_o, l->block_i, l->block_o, l->block_i,
-                           j->weights + item * size);
+                           j->weights + item * size, l->block_i);
 }
 
 static void conv_bf16_pack_input_part(void *arg, int thread, int n_threads) {
@@ -259,29 +281,42 @@ static void conv_bf16_pack_transposed_weights_part(void *arg, int thread, int n_
   }
 }
 
+/* Row `item` of the outputs' gradient, [OW][N][bo], transposed; of an odd batch by way of `even` [OW][N + 1][bo]. */
+static void transpose_gradient_row(const conv_bf16_job *j, int64_t item, uint16_t *even) {
+  const weight_plan *p = &j->s->weight;
+  const ronde__phys *out = &j->desc->out[0];
+  int64_t pixel = out->n * out->block, padded = p->n * out->block;
+  const float *all = j->call->dout[0];
+  const void *dy = ronde__operand_at(out, all, item * out->w * pixel);
+  uint16_t *to = j->gradient + item * out->block * p->reduced;
+  for (int64_t ow = 0; ow < out->w && pixel != padded; ow++) {
+    const void *from = ronde__operand_at(out, all, (item * out->w + ow) * pixel);
+    if (out->bf16) memcpy(even + ow * padded, from, (size_t)pixel * sizeof *even);
+    else j->bf16->pack(from, pixel, even + ow * padded);
+    memset(even + ow * padded + pixel, 0, (size_t)out->block * sizeof *even);
+  }
+  if (pixel != padded) j->bf16->transposed(even, out->block, out->w * p->n, out->block, to, p->reduced);
+  else if (out->bf16) j->bf16->transposed(dy, out->block, out->w * p->n, out->block, to, p->reduced);
+  else j->bf16->pack_transposed(dy, out->block, out->w * p->n, out->block, to, p->reduced);
+}
+
 /* The gradient of a row of outputs, in both forms while it is in cache. */
 static void conv_bf16_pack_gradient_part(void *arg, int thread, int n_threads) {
   const conv_bf16_job *j = arg;
-  const weight_plan *p = &j->s->weight;
   const ronde__phys *out = &j->desc->out[0];
-  int64_t begin, end, reduced = out->w * out->n, size = reduced * out->block;
+  int64_t begin, end, size = out->w * out->n * out->block;
   ronde__thread_chunk(j->s->out_blocks * out->h, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
-    const float *dy = j->call->dout[0];
-    if (j->call->din[0] && !out->bf16) j->bf16->pack(dy + item * size, size, j->packed_rows + item * size);
-    for (int64_t i = 0; i < p->n_parts && j->call->dparam[0]; i++) {
-      int64_t at = item * size + i * p->part * out->block, rows = ronde__min(p->part, reduced - i * p->part);
-      uint16_t *to = j->gradient + item * p->out_row + i * p->part * out->block;
-      const void *from = ronde__operand_at(out, dy, at);
-      if (out->bf16) j->bf16->panels(from, out->block, rows, out->block, p->part, to);
-      else j->bf16->pack_panels(from, out->block, rows, out->block, p->part, to);
-    }
+    if (j->call->din[0] && !out->bf16)
+      j->bf16->pack(j->call->dout[0] + item * size, size, j->packed_rows + item * size);
+    if (j->call->dparam[0]) transpose_gradient_row(j, item, (uint16_t *)(j->sums + thread * j->room));
   }
 }
 
-/* Places of the padding, n of them from elements `first` on, in the rows of all channels. */
+/* n places of the padding from `first` on, in all panels of a phase. */
 static void clear_places(const weight_plan *p, uint16_t *to, int64_t channels, int64_t first, int64_t n) {
-  for (int64_t c = 0; c < channels && n > 0; c++) memset(to + c * p->row + first, 0, (size_t)n * sizeof *to);
+  for (int64_t c = 0; c < channels && n > 0; c += RONDE__BF16_PANEL)
+    memset(to + c * p->rows + first * p->n * RONDE__BF16_PANEL, 0, (size_t)(n * p->n * RONDE__BF16_PANEL) * sizeof *to);
 }
 
 /* Row (ib, ih) of the input, by phases. */
@@ -289,25 +324,27 @@ static void pack_input_row(const conv_bf16_job *j, int64_t item) {
   const weight_plan *p = &j->s->weight;
   const ronde__phys *in = &j->desc->in[0];
   const ronde__axis *w = &j->s->w;
-  uint16_t *to = j->input + item * p->in_row;
-  for (int64_t phase = 0; phase * p->phase < p->row; phase++, to += p->phase) {
+  uint16_t *to = j->input + item * p->n_phases * p->phase;
+  for (int64_t phase = 0; phase < p->n_phases; phase++, to += p->phase) {
     /* Place i is pixel i * stride + phase - padding. */
     int64_t first = ronde__ceil_div(ronde__max(0, w->padding - phase), w->stride);
     int64_t end = ronde__min(p->places, ronde__ceil_div(w->in + w->padding - phase, w->stride));
-    int64_t run = w->stride == 1 ? ronde__max(1, end - first) : 1; /* of neighbours in memory */
+    bool are_neighbours = w->stride == 1 && in->n == p->n; /* in memory */
+    int64_t run = are_neighbours ? ronde__max(1, end - first) : 1;
     end = ronde__max(first, end);
-    clear_places(p, to, in->block, 0, ronde__min(first, p->places) * in->n);
-    clear_places(p, to, in->block, end * in->n, (p->places - end) * in->n);
+    clear_places(p, to, in->block, 0, ronde__min(first, p->places));
+    clear_places(p, to, in->block, end, p->places - end);
     for (int64_t i = first; i < end; i += run) {
       int64_t pixel = item * in->w + i * w->stride + phase - w->padding;
       const void *x = ronde__operand_at(in, j->call->in[0], pixel * in->n * in->block);
-      if (in->bf16) j->bf16->transposed(x, in->block, run * in->n, in->block, to + i * in->n, p->row);
-      else j->bf16->pack_transposed(x, in->block, run * in->n, in->block, to + i * in->n, p->row);
+      uint16_t *rows = to + i * p->n * RONDE__BF16_PANEL;
+      if (in->bf16) j->bf16->panels(x, in->block, run * in->n, in->block, run * p->n, rows, p->rows);
+      else j->bf16->pack_panels(x, in->block, run * in->n, in->block, run * p->n, rows, p->rows);
     }
   }
 }
 
-static void conv_bf16_pack_transposed_input_part(void *arg, int thread, int n_threads) {
+static void conv_bf16_pack_input_panels_part(void *arg, int thread, int n_threads) {
   const conv_bf16_job *j = arg;
   int64_t begin, end;
   ronde__thread_chunk(j->s->in_blocks * j->desc->in[0].h, thread, n_threads, &begin, &end);
@@ -316,8 +353,18 @@ static void conv_bf16_pack_transposed_input_part(void *arg, int thread, int n_th
     memset(j->input + j->s->in_blocks * j->s->weight.in_block, 0, (size_t)excess(&j->s->weight) * sizeof *j->input);
 }
 
+/* A tap's gradient, from its transposed sums. */
+static void turn_tap(const conv_bf16_job *j, const float *sums, float *room, float *dw) {
+  const ronde__kernels *kernels = j->desc->compute.kernels;
+  int64_t bi = j->desc->in[0].block, bo = j->desc->out[0].block;
+  bool accumulate = j->call->accumulate_dparam[0];
+  kernels->transpose(sums, bi, bo, bi, accumulate ? room : dw, bo);
+  if (accumulate) kernels->add(dw, room, dw, bi * bo);
+}
+
 /* The taps [tap0, tap1) of one pair of blocks, as many terms at once as one part has: neighbouring taps share operands. */
-static void conv_bf16_weight_taps(const conv_bf16_job *j, int64_t ob, int64_t ib, int64_t tap0, int64_t tap1) {
+static void conv_bf16_weight_taps(const conv_bf16_job *j, int64_t ob, int64_t ib, int64_t tap0, int64_t tap1,
+                                  float *sums) {
   const conv_bf16_state *s = j->s;
   const weight_plan *p = &s->weight;
   const ronde__op_call *call = j->call;
@@ -325,21 +372,23 @@ static void conv_bf16_weight_taps(const conv_bf16_job *j, int64_t ob, int64_t ib
   int64_t terms = ronde__max(1, PART / p->part), n = p->list.count;
   float *dw = call->dparam[0] + (ob * taps * s->in_blocks + ib) * s->weight_block;
   const uint16_t *x = j->input + ib * p->in_block, *dy = j->gradient + ob * p->out_block;
-  for (int64_t t = tap0; t < tap1; t++)
-    if (!s->live[t] && !call->accumulate_dparam[0] && !call->leaves_dead)
-      memset(dw + t * dw_tap, 0, (size_t)s->weight_block * sizeof(float));
   for (int64_t i = 0; i < n; i += terms)
     for (int64_t t = tap0; t < tap1; t++) {
       int64_t oh0, oh1, kh = t / s->w.kernel, kw = t % s->w.kernel;
       ronde__axis_outputs_of_tap(&s->h, (int)kh, &oh0, &oh1);
       int64_t first = oh0 * p->n_parts, begin = ronde__max(i, first), end = ronde__min(oh1 * p->n_parts, i + terms);
       if (!s->live[t] || begin >= end) continue;
-      const ronde__gemm *gemm = begin == first && !call->accumulate_dparam[0] ? &p->gemm.set : &p->gemm.add;
       int64_t column = kw * s->w.dilation, row = kh * s->h.dilation - s->h.padding;
-      int64_t place = column % s->w.stride * p->phase + column / s->w.stride * j->desc->in[0].n;
-      ronde__gemm_run(gemm, x + row * p->in_row + place, p->list.a + begin, dy, p->list.b + begin, end - begin,
-                      dw + t * dw_tap);
+      int64_t phase = row * p->n_phases + column % s->w.stride, place = column / s->w.stride;
+      ronde__gemm_run(begin == first ? &p->gemm.set : &p->gemm.add, dy, p->list.a + begin,
+                      x + phase * p->phase + place * p->n * RONDE__BF16_PANEL, p->list.b + begin, end - begin,
+                      sums + t * s->weight_block);
     }
+  for (int64_t t = tap0; t < tap1; t++) {
+    if (s->live[t]) turn_tap(j, sums + t * s->weight_block, sums + taps * s->weight_block, dw + t * dw_tap);
+    else if (!call->accumulate_dparam[0] && !call->leaves_dead)
+      memset(dw + t * dw_tap, 0, (size_t)s->weight_block * sizeof(float));
+  }
 }
 
 static void conv_bf16_weight_part(void *arg, int thread, int n_threads) {
@@ -348,7 +397,7 @@ static void conv_bf16_weight_part(void *arg, int thread, int n_threads) {
   ronde__thread_chunk(j->s->out_blocks * j->s->in_blocks * taps, thread, n_threads, &begin, &end);
   while (begin < end) {
     int64_t pair = begin / taps, tap0 = begin % taps, tap1 = ronde__min(taps, tap0 + end - begin);
-    conv_bf16_weight_taps(j, pair / j->s->in_blocks, pair % j->s->in_blocks, tap0, tap1);
+    conv_bf16_weight_taps(j, pair / j->s->in_blocks, pair % j->s->in_blocks, tap0, tap1, j->sums + thread * j->room);
     begin += tap1 - tap0;
   }
 }
@@ -378,7 +427,7 @@ static ronde_status conv_bf16_backward(const ronde__op_desc *desc, const void *s
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
   if (call->dparam[0] || !desc->out[0].bf16) ronde__pool_run(call->pool, conv_bf16_pack_gradient_part, &j);
   if (call->dparam[0]) {
-    ronde__pool_run(call->pool, conv_bf16_pack_transposed_input_part, &j);
+    ronde__pool_run(call->pool, conv_bf16_pack_input_panels_part, &j);
     ronde__pool_run(call->pool, conv_bf16_weight_part, &j);
   }
   ronde__op_gradients_final(desc, call);

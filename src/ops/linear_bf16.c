@@ -4,8 +4,6 @@
 #include "kernel/bf16.h"
 #include "ops/linear.h"
 
-#include <string.h>
-
 /* About so much of a reduction is packed and multiplied at once. */
 enum { STRIP = 512 };
 
@@ -51,7 +49,7 @@ static ronde_status linear_bf16_prepare(const ronde__op_desc *desc, void **state
   linear_bf16_state *s;
   RONDE__ALLOC(s, sizeof *s, "linear layer plan");
   s->terms = ronde__linear_n_terms(x);
-  s->k = ronde__round_up(x->n, x->n > RONDE__BF16_STEP / 2 ? RONDE__BF16_STEP : RONDE__BF16_STEP / 2);
+  s->k = ronde__round_up(x->n, RONDE__BF16_STEP);
   s->piece = ronde__phys_blocks(&desc->out[0]) >= desc->threads ? x->n : ronde__ceil_div(x->n, desc->threads);
   s->n_pieces = ronde__ceil_div(x->n, s->piece);
   ronde_status status = linear_bf16_make_lists(desc, s);
@@ -59,13 +57,20 @@ static ronde_status linear_bf16_prepare(const ronde__op_desc *desc, void **state
     linear_bf16_release(desc, s);
     return status;
   }
-  ronde__gemm_shape forward = {.n = (int)bo, .k = (int)bi, .lda = bi, .ldc = bo, .bf16 = true};
+  ronde__gemm_shape forward = {.n = (int)bo, .k = (int)bi, .lda = bi, .ldb = bi, .ldc = bo, .operands = RONDE__OF_BF16};
   for (int last = 0; last < 2; last++) {
     forward.m = (int)(last ? x->n - (s->n_pieces - 1) * s->piece : s->piece);
     s->forward_rows[last] = ronde__gemm_pair_resolve(desc, forward);
   }
-  ronde__gemm_shape data = {.m = (int)x->n, .n = (int)bi, .k = (int)bo, .lda = bo, .ldc = bi, .bf16 = true};
-  ronde__gemm_shape weight = {.m = (int)bi, .n = (int)bo, .k = (int)s->k, .lda = s->k, .ldc = bo, .bf16 = true};
+  ronde__gemm_shape data = {
+      .m = (int)x->n, .n = (int)bi, .k = (int)bo, .lda = bo, .ldb = bo, .ldc = bi, .operands = RONDE__OF_BF16};
+  ronde__gemm_shape weight = {.m = (int)bi,
+                              .n = (int)bo,
+                              .k = (int)s->k,
+                              .lda = s->k,
+                              .ldb = s->k,
+                              .ldc = bo,
+                              .operands = RONDE__OF_BF16_TILES};
   s->data_rows = ronde__gemm_pair_resolve(desc, data);
   s->weight = ronde__gemm_pair_resolve(desc, weight);
   *state_out = s;
@@ -74,8 +79,8 @@ static ronde_status linear_bf16_prepare(const ronde__op_desc *desc, void **state
 
 /* ---- scratch ---- */
 
-/* Elements of the packed operands, which all threads share: forward the input's rows; backward the input transposed
- * [term][bi][k], and the output's gradient as panels [Ob][k][bo] and as rows. */
+/* Elements of the packed operands, which all threads share: forward the input's rows; backward the input transposed,
+ * tiles of [term][bi][k], and the output's gradient as panels [Ob][k][bo] and as rows. */
 typedef struct packed {
   int64_t input, panels, rows;
 } packed;
@@ -147,7 +152,7 @@ static void linear_bf16_forward_part(void *arg, int thread, int n_threads) {
     for (int64_t term = 0; term < s->terms; term += n_strip) {
       int64_t n = ronde__min(n_strip, s->terms - term);
       for (int64_t i = 0; i < n; i++)
-        desc->compute.bf16->pack_panels(w + (term + i) * bi * bo, bo, bi, bo, bi, to.strip + i * bi * bo);
+        desc->compute.bf16->pack_panels(w + (term + i) * bi * bo, bo, bi, bo, bi, to.strip + i * bi * bo, bi);
       ronde__gemm_run(term ? &pair->add : &pair->set, to.input + row0 * bi, s->forward.a + term, to.strip,
                       s->forward.b + term, n, y);
     }
@@ -172,11 +177,8 @@ static void linear_bf16_pack_transposed_input_part(void *arg, int thread, int n_
   int64_t begin, end;
   ronde__thread_chunk(s->terms, thread, n_threads, &begin, &end);
   for (int64_t term = begin; term < end; term++) {
-    uint16_t *rows = to.input + term * x->block * s->k;
-    for (int64_t i = 0; i < x->block && s->k > x->n; i++) /* anything finite: the panels are zero there */
-      memset(rows + i * s->k + x->n, 0, (size_t)(s->k - x->n) * sizeof *rows);
     j->desc->compute.bf16->pack_transposed(j->call->in[0] + ronde__linear_term_at(x, term), x->block, x->n, x->block,
-                                           rows, s->k);
+                                           to.input + term * x->block * s->k, s->k);
   }
 }
 
@@ -191,7 +193,7 @@ static void linear_bf16_pack_gradient_part(void *arg, int thread, int n_threads)
     const float *dy = j->call->dout[0] + ob * size;
     if (j->desc->need_dinput[0]) j->desc->compute.bf16->pack(dy, size, to.rows + ob * size);
     if (!j->desc->frozen[0])
-      j->desc->compute.bf16->pack_panels(dy, y->block, y->n, y->block, s->k, to.panels + ob * s->k * y->block);
+      j->desc->compute.bf16->pack_panels(dy, y->block, y->n, y->block, s->k, to.panels + ob * s->k * y->block, s->k);
   }
 }
 
