@@ -316,12 +316,13 @@ typedef struct ronde__kernels {
   void (*affine_rows)(const float *x, const float *residual, int64_t rows, int64_t n, const float *scale,
                       const float *shift, bool relu, float *y);
   /* the rows' sums of dy and of dy * (x - mean[j]); dy is first set to zero where the output y of a ReLU is not
-   * positive, if y is not NULL */
+   * positive, if y is not NULL; it only counts as zero where x * scale[j] + shift[j] is not, if shift is not NULL */
   void (*norm_sums)(float *dy, const float *y, const float *x, int64_t rows, int64_t n, const float *mean,
-                    float *sum_dy, float *sum_dyx);
-  /* dx (+)= dy * a[j] + (x - mean[j]) * b[j] + c[j]; dx may be dy */
+                    const float *scale, const float *shift, float *sum_dy, float *sum_dyx);
+  /* dx (+)= dy * a[j] + (x - mean[j]) * b[j] + c[j]; dx may be dy, which counts as zero where x * a[j] + shift[j] is not
+   * positive, if shift is not NULL */
   void (*norm_backward)(const float *dy, const float *x, int64_t rows, int64_t n, const float *mean, const float *a,
-                        const float *b, const float *c, float *dx, bool accumulate);
+                        const float *b, const float *c, const float *shift, float *dx, bool accumulate);
 
   /* Convolution in groups (see ronde__grouped_tile). */
   void (*grouped_tile)(const ronde__grouped_tile *tile);

@@ -146,9 +146,9 @@ void NAME(column_moments)(const float *x, int64_t rows, int64_t n, float *mean, 
 void NAME(affine_rows)(const float *x, const float *residual, int64_t rows, int64_t n, const float *scale,
                        const float *shift, bool relu, float *y);
 void NAME(norm_sums)(float *dy, const float *y, const float *x, int64_t rows, int64_t n, const float *mean,
-                     float *sum_dy, float *sum_dyx);
+                     const float *scale, const float *shift, float *sum_dy, float *sum_dyx);
 void NAME(norm_backward)(const float *dy, const float *x, int64_t rows, int64_t n, const float *mean, const float *a,
-                         const float *b, const float *c, float *dx, bool accumulate);
+                         const float *b, const float *c, const float *shift, float *dx, bool accumulate);
 void NAME(grouped_tile)(const ronde__grouped_tile *tile);
 void NAME(grouped_rows)(const ronde__grouped_rows *rows);
 void NAME(grouped_weights)(const ronde__grouped_weights *weights);

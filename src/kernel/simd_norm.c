@@ -67,8 +67,13 @@ void NAME(affine_rows)(const float *x, const float *residual, int64_t rows, int6
   else affine(x, NULL, rows, n, scale, shift, false, y);
 }
 
-INLINE void sums(float *dy, const float *y, const float *x, int64_t rows, int64_t n, const float *mean, const int vecs,
-                 float *sum_dy, float *sum_dyx) {
+/* What of dy reaches x: nothing where a ReLU of x * scale + shift, computed as forward did it, has given 0. */
+INLINE vec behind_relu(vec dy, vec x, vec scale, vec shift) {
+  return blend(x * scale + shift <= (vec){0}, (vec){0}, dy);
+}
+
+INLINE void sums(float *dy, const float *y, const float *x, int64_t rows, int64_t n, const float *mean,
+                 const float *scale, const float *shift, const int vecs, float *sum_dy, float *sum_dyx) {
   vec sum[SUMS], product[SUMS], m[SUMS];
   UNROLL
   for (int v = 0; v < vecs; v++) sum[v] = product[v] = (vec){0}, m[v] = load(mean + v * LANES);
@@ -76,10 +81,11 @@ INLINE void sums(float *dy, const float *y, const float *x, int64_t rows, int64_
     UNROLL
     for (int v = 0; v < vecs; v++) {
       int64_t at = r * n + v * LANES;
-      vec d = load(dy + at);
+      vec d = load(dy + at), value = load(x + at);
       if (y) store(dy + at, d = blend(load(y + at) <= (vec){0}, (vec){0}, d));
+      else if (shift) d = behind_relu(d, value, load(scale + v * LANES), load(shift + v * LANES));
       sum[v] += d;
-      product[v] += d * (load(x + at) - m[v]);
+      product[v] += d * (value - m[v]);
     }
   }
   UNROLL
@@ -90,26 +96,40 @@ INLINE void sums(float *dy, const float *y, const float *x, int64_t rows, int64_
 }
 
 INLINE void all_sums(float *dy, const float *y, const float *x, int64_t rows, int64_t n, const float *mean,
-                     float *sum_dy, float *sum_dyx) {
+                     const float *scale, const float *shift, float *sum_dy, float *sum_dyx) {
   int64_t j = 0;
   for (; j + SUMS * LANES <= n; j += SUMS * LANES)
-    sums(dy + j, y ? y + j : NULL, x + j, rows, n, mean + j, SUMS, sum_dy + j, sum_dyx + j);
-  for (; j < n; j += GROUP) sums(dy + j, y ? y + j : NULL, x + j, rows, n, mean + j, VECS, sum_dy + j, sum_dyx + j);
+    sums(dy + j, y ? y + j : NULL, x + j, rows, n, mean + j, scale + j, shift ? shift + j : NULL, SUMS, sum_dy + j,
+         sum_dyx + j);
+  for (; j < n; j += GROUP)
+    sums(dy + j, y ? y + j : NULL, x + j, rows, n, mean + j, scale + j, shift ? shift + j : NULL, VECS, sum_dy + j,
+         sum_dyx + j);
 }
 
-/* The rows' sums of dy and of dy * (x - mean[j]); dy is first set to zero where the ReLU's output y is, if there is one. */
+/* The rows' sums of dy and of dy * (x - mean[j]). dy is first set to zero where the ReLU's output y is, if there is one; or
+ * counts as zero where the ReLU of x * scale[j] + shift[j] is, if there is a shift. */
 void NAME(norm_sums)(float *dy, const float *y, const float *x, int64_t rows, int64_t n, const float *mean,
-                     float *sum_dy, float *sum_dyx) {
-  if (y) all_sums(dy, y, x, rows, n, mean, sum_dy, sum_dyx);
-  else all_sums(dy, NULL, x, rows, n, mean, sum_dy, sum_dyx);
+                     const float *scale, const float *shift, float *sum_dy, float *sum_dyx) {
+  if (y) all_sums(dy, y, x, rows, n, mean, scale, NULL, sum_dy, sum_dyx);
+  else if (shift) all_sums(dy, NULL, x, rows, n, mean, scale, shift, sum_dy, sum_dyx);
+  else all_sums(dy, NULL, x, rows, n, mean, scale, NULL, sum_dy, sum_dyx);
 }
 
-/* dx (+)= dy * a[j] + (x - mean[j]) * b[j] + c[j]; dx may be dy. */
-void NAME(norm_backward)(const float *dy, const float *x, int64_t rows, int64_t n, const float *mean, const float *a,
-                         const float *b, const float *c, float *dx, bool accumulate) {
+INLINE void backward(const float *dy, const float *x, int64_t rows, int64_t n, const float *mean, const float *a,
+                     const float *b, const float *c, const float *shift, float *dx, bool accumulate) {
   for (int64_t r = 0; r < rows; r++)
     for (int64_t j = 0, at = r * n; j < n; j += LANES, at += LANES) {
-      vec d = load(dy + at) * load(a + j) + ((load(x + at) - load(mean + j)) * load(b + j) + load(c + j));
+      vec value = load(x + at), d = load(dy + at);
+      if (shift) d = behind_relu(d, value, load(a + j), load(shift + j));
+      d = d * load(a + j) + ((value - load(mean + j)) * load(b + j) + load(c + j));
       store(dx + at, accumulate ? load(dx + at) + d : d);
     }
+}
+
+/* dx (+)= dy * a[j] + (x - mean[j]) * b[j] + c[j]; dx may be dy. With a shift dy counts as zero where the ReLU of
+ * x * a[j] + shift[j] is. */
+void NAME(norm_backward)(const float *dy, const float *x, int64_t rows, int64_t n, const float *mean, const float *a,
+                         const float *b, const float *c, const float *shift, float *dx, bool accumulate) {
+  if (shift) backward(dy, x, rows, n, mean, a, b, c, shift, dx, accumulate);
+  else backward(dy, x, rows, n, mean, a, b, c, NULL, dx, accumulate);
 }

@@ -70,22 +70,29 @@ static size_t batch_norm2d_saved_elems(const ronde__op_desc *desc, const void *s
   return (size_t)(2 * padded_channels(&desc->in[0]));
 }
 
-/* Two sums of each chunk, [blocks][chunks][2][block]; then what each channel is transformed with, [3][channels]. */
+/* Two sums of each chunk, [blocks][chunks][2][block]; then what each channel is transformed with, [4][channels]. */
 static size_t batch_norm2d_work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
-  return (size_t)(padded_channels(&desc->in[0]) * (2 * chunks_of(&desc->in[0]) + 3));
+  return (size_t)(padded_channels(&desc->in[0]) * (2 * chunks_of(&desc->in[0]) + 4));
 }
 
 typedef struct batch_norm2d_job {
   const ronde__op_desc *desc;
   const ronde__op_call *call;
-  float *partial, *a, *b, *c, *mean, *factor;
+  float *partial, *a, *b, *c, *shift, *mean, *factor;
 } batch_norm2d_job;
 
 static batch_norm2d_job job_of(const ronde__op_desc *desc, const ronde__op_call *call) {
   int64_t channels = padded_channels(&desc->in[0]);
-  float *a = call->work, *partial = call->work + 3 * channels;
-  return (batch_norm2d_job){
-      desc, call, partial, a, a + channels, a + 2 * channels, call->saved, call->saved + channels};
+  float *a = call->work;
+  return (batch_norm2d_job){.desc = desc,
+                            .call = call,
+                            .partial = a + 4 * channels,
+                            .a = a,
+                            .b = a + channels,
+                            .c = a + 2 * channels,
+                            .shift = a + 3 * channels,
+                            .mean = call->saved,
+                            .factor = call->saved + channels};
 }
 
 /* Chunk `item` of all blocks' chunks: its first element, rows, and block. */
@@ -225,7 +232,7 @@ static void chunk_affine(const batch_norm2d_job *j, int64_t at, int64_t rows, in
     const float *x = ronde__widen(desc, &desc->in[0], call->in[0], at, few * n, room[0]), *residual = NULL;
     if (desc->n_inputs == 2) residual = ronde__widen(desc, &desc->in[1], call->in[1], at, few * n, room[1]);
     float *y = ronde__operand_room(&desc->out[0], call->out[0], at, room[2]);
-    kernels->affine_rows(x, residual, few, n, j->a + c, j->b + c, desc->attr.act == RONDE__ACT_RELU, y);
+    kernels->affine_rows(x, residual, few, n, j->a + c, j->shift + c, desc->attr.act == RONDE__ACT_RELU, y);
     if (desc->attr.pointwise_behind) kernels->pointwise_forward(&desc->attr.pointwise, y, y, few * n);
     ronde__narrow(desc, &desc->out[0], y, few * n, call->out[0], at);
   }
@@ -236,7 +243,7 @@ static void set_affine(const batch_norm2d_job *j, blocks b) {
   int64_t n = j->desc->in[0].block;
   for (int64_t c = b.first * n; c < b.last * n; c++) {
     j->a[c] = j->call->param[0][c] * j->factor[c];
-    j->b[c] = (float)(j->call->param[1][c] - (double)j->mean[c] * j->a[c]);
+    j->shift[c] = (float)(j->call->param[1][c] - (double)j->mean[c] * j->a[c]);
   }
 }
 
@@ -263,7 +270,7 @@ static void function_backward(const batch_norm2d_job *j, int64_t rows, int64_t b
   float normalised[FEW * MAX_BLOCK];
   for (int64_t r = 0, few; r < rows; r += few, x += few * n, dy += few * n) {
     few = ronde__min(FEW, rows - r);
-    kernels->affine_rows(x, NULL, few, n, j->a + c, j->b + c, false, normalised);
+    kernels->affine_rows(x, NULL, few, n, j->a + c, j->shift + c, false, normalised);
     kernels->pointwise_backward(&j->desc->attr.pointwise, dy, normalised, dy, few * n, false);
   }
 }
@@ -280,7 +287,11 @@ static void residual_gradient(const batch_norm2d_job *j, int64_t at, int64_t n, 
   ronde__narrow(j->desc, residual, to, n, call->din[1], at);
 }
 
-/* The gradient behind the ReLU becomes the one in front of it, which is the residual's too, while it is in cache. */
+/* A ReLU behind the normalisation alone is computed again from x, which is in cache, so that neither its output is read nor
+ * the gradient in front of it written. */
+static bool is_relu_again(const ronde__op_desc *desc) { return desc->attr.act && desc->n_inputs == 1; }
+
+/* The gradient behind a ReLU of a sum becomes the one in front of it, which is the residual's too, while it is in cache. */
 static void chunk_sums(const batch_norm2d_job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
   const ronde__op_desc *desc = j->desc;
   const ronde__op_call *call = j->call;
@@ -288,11 +299,13 @@ static void chunk_sums(const batch_norm2d_job *j, int64_t at, int64_t rows, int6
   int64_t n = in->block, elems = rows * n;
   _Alignas(64) float room[3][CHUNK * MAX_BLOCK];
   const float *x = ronde__widen(desc, in, call->in[0], at, elems, room[0]);
-  const float *relu = desc->attr.act ? ronde__widen(desc, out, call->out[0], at, elems, room[1]) : NULL;
+  const float *relu = NULL, *shift = is_relu_again(desc) ? j->shift + block * n : NULL;
+  if (desc->attr.act && !shift) relu = ronde__widen(desc, out, call->out[0], at, elems, room[1]);
   float *dy = ronde__operand_room(out, call->dout[0], at, room[2]);
   ronde__widen(desc, out, call->dout[0], at, elems, room[2]);
   if (desc->attr.pointwise_behind) function_backward(j, rows, block, x, dy);
-  desc->compute.kernels->norm_sums(dy, relu, x, rows, n, j->mean + block * n, partial, partial + n);
+  desc->compute.kernels->norm_sums(dy, relu, x, rows, n, j->mean + block * n, j->a + block * n, shift, partial,
+                                   partial + n);
   if (desc->attr.pointwise_behind || relu) ronde__narrow(desc, out, dy, elems, call->dout[0], at);
   residual_gradient(j, at, elems, dy);
 }
@@ -308,8 +321,9 @@ static void chunk_backward(const batch_norm2d_job *j, int64_t at, int64_t rows, 
     const float *x = ronde__widen(desc, in, call->in[0], at, few * n, room[0]);
     const float *dy = ronde__widen(desc, &desc->out[0], call->dout[0], at, few * n, room[1]);
     float *dx = ronde__operand_room(in, call->din[0], at, room[2]);
+    const float *shift = is_relu_again(desc) ? j->shift + c : NULL;
     if (call->accumulate_dinput[0]) ronde__widen(desc, in, call->din[0], at, few * n, room[2]);
-    desc->compute.kernels->norm_backward(dy, x, few, n, j->mean + c, j->a + c, j->b + c, j->c + c, dx,
+    desc->compute.kernels->norm_backward(dy, x, few, n, j->mean + c, j->a + c, j->b + c, j->c + c, shift, dx,
                                          call->accumulate_dinput[0]);
     ronde__narrow(desc, in, dx, few * n, call->din[0], at);
   }
