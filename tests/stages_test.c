@@ -1,6 +1,7 @@
 /* Networks that are cut into stages, each on a rank of its own: after passes in the order of 1F1B their losses, outputs,
  * gradients and statistics are those of the whole, bit by bit, wherever the cuts are. */
 #include "graph/net_testing.h"
+#include "kernel/bf16.h"
 #include "sanitized.h"
 #include "strategy/neighbours.h"
 
@@ -79,14 +80,19 @@ static void *rank_main(void *arg) {
   return NULL;
 }
 
+static const ronde__bf16 *in_bf16; /* NULL: f32 */
+
+static ronde__compute compute_with(const ronde__bf16 *bf16) {
+  return (ronde__compute){.kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM, .bf16 = bf16};
+}
+
 static ronde_status open_rank(rank *r, const ronde_graph *graph, const examples *e, const ronde__stage *stage) {
   r->e = e;
   r->outputs = elems_of(graph, graph->output);
   r->predictions = malloc((size_t)(EXAMPLES * r->outputs) * sizeof *r->predictions);
   r->predicted = malloc((size_t)(EXAMPLES * r->outputs) * sizeof *r->predicted);
   for (int64_t i = 0; i < EXAMPLES * r->outputs; i++) r->predictions[i] = r->predicted[i] = NAN;
-  ronde__net_options options = {
-      .compute = {.kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM}, .training = true, .stage = *stage};
+  ronde__net_options options = {.compute = compute_with(in_bf16), .training = true, .stage = *stage};
   options.keeps_turned = stage->end > 0; /* the whole has none, and the same bits */
   RONDE_TRY(ronde__net_create(graph, &options, &r->net));
   assert_int_equal(ronde__net_init(r->net, 7), RONDE_OK);
@@ -315,6 +321,29 @@ static void built_in_networks(void **unused) {
   assert_true(n_expected > 0);
 }
 
+static ronde__stage_size first_half_of(const ronde_graph *graph, const ronde__bf16 *bf16) {
+  ronde__net_options options = {
+      .compute = compute_with(bf16), .training = true, .stage = {0, graph->n_nodes / 2, NULL}};
+  ronde__stage_size size;
+  assert_int_equal(ronde__stage_measure(graph, &options, EXAMPLES, &size), RONDE_OK);
+  return size;
+}
+
+/* What lies between layers that multiply in bfloat16 travels as it is, and takes half the memory. */
+static void values_of_bfloat16(void **unused) {
+  leave_out_if(!ronde__bf16_available(0), "this CPU has no bfloat16");
+  ronde_graph *graph = graph_of_model("resnet18-cifar");
+  ronde__stage_size f32 = first_half_of(graph, NULL), bf16 = first_half_of(graph, ronde__bf16_available(0));
+  assert_true(bf16.sent_bytes == f32.sent_bytes / 2);
+  assert_in_range(bf16.arena_bytes, f32.arena_bytes / 3, f32.arena_bytes * 3 / 4);
+  ronde_graph_destroy(graph);
+  for (int i = 0; (in_bf16 = ronde__bf16_available(i)); i++) {
+    for (size_t k = 0; k < RONDE__COUNT(normed_networks); k++)
+      assert_true(check_graph(normed_networks[k].name, graph_of(&normed_networks[k]), 1, true) > 2);
+    if (!THREADS_ONLY) assert_true(check_graph("resnet18-cifar", graph_of_model("resnet18-cifar"), 13, false) > 3);
+  }
+}
+
 static void what_arrives_changed_is_seen(void **unused) {
   for (tampered_side = RONDE__IN_FRONT; tampered_side <= RONDE__BEHIND; tampered_side++) {
     is_planted = true, n_different = 0;
@@ -331,9 +360,8 @@ static ronde_status define_nothing(void *user, ronde_graph *graph) { return ROND
 static ronde_status try_stage(const ronde_graph *graph, int begin, int end, bool eager) {
   ronde__neighbour_ranks nobody;
   ronde__neighbour_ranks_set(&nobody, NULL, NULL, -1, -1);
-  ronde__net_options options = {.compute = {.kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM},
-                                .training = true,
-                                .stage = {begin, end, &nobody.messages}};
+  ronde__net_options options = {
+      .compute = compute_with(NULL), .training = true, .stage = {begin, end, &nobody.messages}};
   if (eager) options.define = define_nothing;
   ronde__net *net;
   ronde_status status = ronde__net_create(graph, &options, &net);
@@ -408,6 +436,7 @@ int main(void) {
       cmocka_unit_test(small_networks_at_each_cut),
       cmocka_unit_test(shortcuts_across_cuts),
       cmocka_unit_test(built_in_networks),
+      cmocka_unit_test(values_of_bfloat16),
       cmocka_unit_test(what_arrives_changed_is_seen),
       cmocka_unit_test(stages_that_cannot_be_are_refused),
       cmocka_unit_test(a_lost_neighbour_ends_the_pass),
