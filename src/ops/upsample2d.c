@@ -37,43 +37,37 @@ typedef struct upsample2d_job {
   const ronde__op_desc *desc;
   const ronde__pool2d *s;
   const ronde__op_call *call;
+  bool backward;
 } upsample2d_job;
 
-static void upsample2d_forward_part(void *arg, int thread, int n_threads) {
+/* Of the pooling, whose windows are side by side, forward here is what its backward does, and the other way round. */
+static void upsample2d_part(void *arg, int thread, int n_threads) {
   const upsample2d_job *j = arg;
   const ronde__pool2d *s = j->s;
+  const ronde__kernels *kernels = j->desc->compute.kernels;
+  const ronde__op_call *call = j->call;
   int64_t begin, end;
   ronde__thread_chunk(s->planes * s->out_pixels, thread, n_threads, &begin, &end);
   for (int64_t i = begin; i < end; i++) {
     const ronde__window *w = &s->windows[i % s->out_pixels];
-    float *y = j->call->out[0] + (i / s->out_pixels * s->in_pixels + w->at) * s->pixel;
-    j->desc->compute.kernels->avg_window_backward(j->call->in[0] + i * s->pixel, w->offsets, w->count, s->pixel, 1, y,
-                                                  false);
-  }
-}
-
-static void upsample2d_backward_part(void *arg, int thread, int n_threads) {
-  const upsample2d_job *j = arg;
-  const ronde__pool2d *s = j->s;
-  int64_t begin, end;
-  ronde__thread_chunk(s->planes * s->out_pixels, thread, n_threads, &begin, &end);
-  for (int64_t i = begin; i < end; i++) {
-    const ronde__window *w = &s->windows[i % s->out_pixels];
-    const float *dy = j->call->dout[0] + (i / s->out_pixels * s->in_pixels + w->at) * s->pixel;
-    j->desc->compute.kernels->avg_window(dy, w->offsets, w->count, s->pixel, 1, j->call->din[0] + i * s->pixel,
-                                         j->call->accumulate_dinput[0]);
+    int64_t small = i * s->pixel, large = (i / s->out_pixels * s->in_pixels + w->at) * s->pixel;
+    if (j->backward)
+      kernels->avg_window(call->dout[0] + large, w->offsets, w->count, s->pixel, 1, call->din[0] + small,
+                          call->accumulate_dinput[0]);
+    else
+      kernels->avg_window_backward(call->in[0] + small, w->offsets, w->count, s->pixel, 1, call->out[0] + large, false);
   }
 }
 
 static ronde_status upsample2d_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  upsample2d_job j = {desc, state, call};
-  ronde__pool_run(call->pool, upsample2d_forward_part, &j);
+  upsample2d_job j = {desc, state, call, false};
+  ronde__pool_run(call->pool, upsample2d_part, &j);
   return RONDE_OK;
 }
 
 static ronde_status upsample2d_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  upsample2d_job j = {desc, state, call};
-  if (call->din[0]) ronde__pool_run(call->pool, upsample2d_backward_part, &j);
+  upsample2d_job j = {desc, state, call, true};
+  if (call->din[0]) ronde__pool_run(call->pool, upsample2d_part, &j);
   return RONDE_OK;
 }
 
