@@ -16,10 +16,11 @@ enum { DTYPE, N_FIELDS = sizeof fields / sizeof fields[0] };
  * shows that gradients and optimizer are the same; batch normalisation over few pixels magnifies rounding there. */
 #define FIRST_LOSS_TOLERANCE 1e-4
 #define UPDATE_TOLERANCE 0.02
-/* The same where operands are rounded to 8 bits, by other rules in each system: the systems' first losses of resnet50 lie
- * within 0.04 of each other. */
+/* The same where operands and activations are rounded to 8 bits, by other rules in each system: first losses of resnet50 lie
+ * within 0.1 of each other, and one update lowers them by 0.80 in f32, by 0.63, 0.48 and 0.49 in PyTorch's (plain and
+ * channels-last) and TensorFlow's bfloat16. */
 #define BF16_LOSS_TOLERANCE 0.05
-#define BF16_UPDATE_TOLERANCE 0.2
+#define BF16_UPDATE_TOLERANCE 0.4
 
 static ronde_status note_loss(ronde_measurement *record, const char *field, const tool_system *a, double loss_a,
                               const tool_system *b, double loss_b) {
