@@ -9,16 +9,13 @@ static ronde__pool *pool;
 static int start_pool(void **unused) { return ronde__pool_create(3, &pool) != RONDE_OK; }
 static int stop_pool(void **unused) { return ronde__pool_destroy(pool), 0; }
 
-static void narrow(const op_run *run, const ronde__phys *phys, float *x) {
+static void narrow_if_bf16(const op_run *run, const ronde__phys *phys, float *x) {
   int64_t n = ronde__phys_elems(phys);
+  if (!phys->bf16) return;
   uint16_t *packed = malloc((size_t)n * sizeof *packed);
   run->v->bf16->pack(x, n, packed);
   memcpy(x, packed, (size_t)n * sizeof *packed);
   free(packed);
-}
-
-static void narrow_if_bf16(const op_run *run, const ronde__phys *phys, float *x) {
-  if (phys->bf16) narrow(run, phys, x);
 }
 
 /* To bfloat16 and back. */

@@ -329,8 +329,10 @@ static ronde_status order_gradients(ronde__plan *plan) {
   return RONDE_OK;
 }
 
+/* Of the steps that have none yet. */
 static ronde_status choose_forms(ronde__plan *plan) {
-  for (int i = 0; i < plan->n_steps; i++) RONDE_TRY(ronde__form_choose(plan->steps[i].op, &plan->steps[i].desc));
+  for (int i = 0; i < plan->n_steps; i++)
+    if (!plan->steps[i].desc.form) RONDE_TRY(ronde__form_choose(plan->steps[i].op, &plan->steps[i].desc));
   return RONDE_OK;
 }
 

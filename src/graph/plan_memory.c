@@ -39,7 +39,7 @@ static void keep_messages(ronde__plan *plan, int *first, int *last, int *gradien
       ronde__value *value = &plan->values[step->out[0]];
       first[step->out[0]] = 0;
       last[step->out[0]] = 2 * plan->n_steps;
-      value->next_offset = (ronde__phys_bytes(&value->phys) + 63) / 64 * 64;
+      value->next_offset = (size_t)ronde__round_up((int64_t)ronde__phys_bytes(&value->phys), 64);
     }
     if (step->op == &ronde__op_receive && step->has_backward)
       gradient_last[plan->values[step->out[0]].gradient_home] = 2 * plan->n_steps;

@@ -216,17 +216,13 @@ static void running_statistics(const batch_norm2d_job *j, blocks b) {
   }
 }
 
-static bool is_narrow(const ronde__op_desc *desc) {
-  return desc->in[0].bf16 || desc->out[0].bf16 || (desc->n_inputs == 2 && desc->in[1].bf16);
-}
-
 static void chunk_affine(const batch_norm2d_job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
   const ronde__op_desc *desc = j->desc;
   const ronde__op_call *call = j->call;
   const ronde__kernels *kernels = desc->compute.kernels;
   int64_t n = desc->in[0].block, c = block * n;
   _Alignas(64) float room[3][FEW * MAX_BLOCK];
-  bool is_whole = !desc->attr.pointwise_behind && !is_narrow(desc);
+  bool is_whole = !desc->attr.pointwise_behind && !ronde__is_narrow(desc);
   for (int64_t r = 0, few; r < rows; r += few, at += few * n) {
     few = is_whole ? rows : ronde__min(FEW, rows - r);
     const float *x = ronde__widen(desc, &desc->in[0], call->in[0], at, few * n, room[0]), *residual = NULL;
@@ -317,7 +313,7 @@ static void chunk_backward(const batch_norm2d_job *j, int64_t at, int64_t rows, 
   int64_t n = in->block, c = block * n;
   _Alignas(64) float room[3][FEW * MAX_BLOCK];
   for (int64_t r = 0, few; r < rows; r += few, at += few * n) {
-    few = is_narrow(desc) ? ronde__min(FEW, rows - r) : rows;
+    few = ronde__is_narrow(desc) ? ronde__min(FEW, rows - r) : rows;
     const float *x = ronde__widen(desc, in, call->in[0], at, few * n, room[0]);
     const float *dy = ronde__widen(desc, &desc->out[0], call->dout[0], at, few * n, room[1]);
     float *dx = ronde__operand_room(in, call->din[0], at, room[2]);

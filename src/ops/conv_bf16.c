@@ -287,17 +287,16 @@ static void transpose_gradient_row(const conv_bf16_job *j, int64_t item, uint16_
   const ronde__phys *out = &j->desc->out[0];
   int64_t pixel = out->n * out->block, padded = p->n * out->block;
   const float *all = j->call->dout[0];
-  const void *dy = ronde__operand_at(out, all, item * out->w * pixel);
+  const void *rows = pixel == padded ? ronde__operand_at(out, all, item * out->w * pixel) : even;
   uint16_t *to = j->gradient + item * out->block * p->reduced;
-  for (int64_t ow = 0; ow < out->w && pixel != padded; ow++) {
+  for (int64_t ow = 0; ow < out->w && rows == even; ow++) {
     const void *from = ronde__operand_at(out, all, (item * out->w + ow) * pixel);
     if (out->bf16) memcpy(even + ow * padded, from, (size_t)pixel * sizeof *even);
     else j->bf16->pack(from, pixel, even + ow * padded);
     memset(even + ow * padded + pixel, 0, (size_t)out->block * sizeof *even);
   }
-  if (pixel != padded) j->bf16->transposed(even, out->block, out->w * p->n, out->block, to, p->reduced);
-  else if (out->bf16) j->bf16->transposed(dy, out->block, out->w * p->n, out->block, to, p->reduced);
-  else j->bf16->pack_transposed(dy, out->block, out->w * p->n, out->block, to, p->reduced);
+  if (out->bf16 || rows == even) j->bf16->transposed(rows, out->block, out->w * p->n, out->block, to, p->reduced);
+  else j->bf16->pack_transposed(rows, out->block, out->w * p->n, out->block, to, p->reduced);
 }
 
 /* The gradient of a row of outputs, in both forms while it is in cache. */

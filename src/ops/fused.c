@@ -20,30 +20,22 @@ typedef struct fused_job {
   const ronde__op_call *call;
 } fused_job;
 
-static void act_stretches(const fused_job *j, int64_t begin, int64_t end) {
-  const ronde__phys *out = &j->desc->out[0];
-  float y[STRETCH], d[STRETCH];
-  for (int64_t at = begin, n; at < end; at += n) {
-    n = ronde__min(STRETCH, end - at);
-    const float *value = ronde__widen(j->desc, out, j->call->out[0], at, n, y);
-    ronde__widen(j->desc, out, j->call->dout[0], at, n, d);
-    j->desc->compute.kernels->act_backward(d, value, d, n, j->desc->attr.act, false);
-    ronde__narrow(j->desc, out, d, n, j->call->dout[0], at);
-  }
-}
-
 static void act_part(void *arg, int thread, int n_threads) {
   const fused_job *j = arg;
-  int64_t begin, end, quanta = ronde__ceil_div(ronde__phys_elems(&j->desc->out[0]), RONDE__QUANTUM);
+  const ronde__phys *out = &j->desc->out[0];
+  float y_room[STRETCH], d_room[STRETCH];
+  int64_t begin, end, quanta = ronde__ceil_div(ronde__phys_elems(out), RONDE__QUANTUM);
   ronde__thread_chunk(quanta, thread, n_threads, &begin, &end);
   begin *= RONDE__QUANTUM;
-  end = ronde__min(end * RONDE__QUANTUM, ronde__phys_elems(&j->desc->out[0]));
-  if (j->desc->out[0].bf16) {
-    act_stretches(j, begin, end);
-    return;
+  end = ronde__min(end * RONDE__QUANTUM, ronde__phys_elems(out));
+  for (int64_t at = begin, n; at < end; at += n) {
+    n = out->bf16 ? ronde__min(STRETCH, end - at) : end - at;
+    const float *y = ronde__widen(j->desc, out, j->call->out[0], at, n, y_room);
+    float *d = ronde__operand_room(out, j->call->dout[0], at, d_room);
+    ronde__widen(j->desc, out, j->call->dout[0], at, n, d_room);
+    j->desc->compute.kernels->act_backward(d, y, d, n, j->desc->attr.act, false);
+    ronde__narrow(j->desc, out, d, n, j->call->dout[0], at);
   }
-  float *d = j->call->dout[0] + begin;
-  j->desc->compute.kernels->act_backward(d, j->call->out[0] + begin, d, end - begin, j->desc->attr.act, false);
 }
 
 void ronde__fused_act_backward(const ronde__op_desc *desc, const ronde__op_call *call) {

@@ -59,8 +59,6 @@ static bool tiles(const ronde__axis *axis, ronde__axis_fn taps) {
   return next == axis->in;
 }
 
-static bool is_narrow(const ronde__op_desc *desc) { return desc->in[0].bf16 || desc->out[0].bf16; }
-
 /* Elements of a pixel of which a plane, widened, stays in the second cache: a number of quanta that divides it. */
 static int64_t stretch_of(const ronde__pool2d *s) {
   enum { CACHED = 1 << 16 }; /* floats */
@@ -78,7 +76,7 @@ ronde_status ronde__pool2d_prepare_windows(const ronde__op_desc *desc, const ron
   s->in_pixels = in->h * in->w, s->out_pixels = out->h * out->w;
   s->planes = in->layout == RONDE__LANES ? in->c : ronde__phys_blocks(in);
   s->pixel = in->layout == RONDE__LANES ? in->block : in->n * in->block;
-  s->vector = is_narrow(desc) ? stretch_of(s) : s->pixel;
+  s->vector = ronde__is_narrow(desc) ? stretch_of(s) : s->pixel;
   s->tiles = tiles(h, taps) && tiles(w, taps);
   s->windows = ronde__alloc((size_t)s->out_pixels * sizeof *s->windows);
   s->offsets = ronde__alloc((size_t)(total_taps(h, taps) * total_taps(w, taps)) * sizeof *s->offsets);
@@ -113,7 +111,7 @@ const char *ronde__pool2d_implementation(const ronde__op_desc *desc, const void 
 /* Of a thread: a plane of the input's side and one of the output's. */
 size_t ronde__pool2d_work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
   const ronde__pool2d *s = state;
-  return is_narrow(desc) ? (size_t)(desc->threads * (s->in_pixels + s->out_pixels) * s->vector) : 0;
+  return ronde__is_narrow(desc) ? (size_t)(desc->threads * (s->in_pixels + s->out_pixels) * s->vector) : 0;
 }
 
 typedef struct pool2d_job {
@@ -192,7 +190,7 @@ static void pool2d_part(void *arg, int thread, int n_threads) {
   for (int64_t item = begin; item < end; item++) {
     int64_t plane = item / stretches, first = item % stretches * s->vector;
     int64_t in_at = plane * s->in_pixels * s->pixel + first, out_at = plane * s->out_pixels * s->pixel + first;
-    if (is_narrow(j->desc)) run_widened(j, in_at, out_at, in_room, out_room);
+    if (ronde__is_narrow(j->desc)) run_widened(j, in_at, out_at, in_room, out_room);
     else run_plane(j, in_at, out_at);
   }
 }

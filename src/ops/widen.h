@@ -5,6 +5,14 @@
 #include "kernel/bf16.h"
 #include "ops/op.h"
 
+/* Whether an input or output is bfloat16. */
+static inline bool ronde__is_narrow(const ronde__op_desc *desc) {
+  bool any = false;
+  for (int i = 0; i < desc->n_inputs; i++) any |= desc->in[i].bf16;
+  for (int i = 0; i < desc->n_outputs; i++) any |= desc->out[i].bf16;
+  return any;
+}
+
 /* The address of element `at` of an operand. */
 static inline const void *ronde__operand_at(const ronde__phys *phys, const float *x, int64_t at) {
   return phys->bf16 ? (const void *)((const uint16_t *)x + at) : (const void *)(x + at);
