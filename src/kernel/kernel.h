@@ -104,6 +104,13 @@ typedef struct ronde__winograd_tile {
   int row0, row1, column0, column1;
 } ronde__winograd_tile;
 
+/* y = (x - mean) r weight + bias, r = 1 / sqrt(variance + eps), of each row; where it is not centred, the mean counts as 0. */
+typedef struct ronde__row_norm {
+  const float *weight, *bias; /* [n]; bias NULL: there is none */
+  float eps;
+  bool centred;
+} ronde__row_norm;
+
 /* A 3x3 convolution on maps of 2x2 pixels by nine multiplications instead of sixteen (simd_toeplitz.c), and the maps
  * between pixels, taps and the 3x3 products. */
 typedef enum ronde__toeplitz_map {
@@ -323,6 +330,15 @@ typedef struct ronde__kernels {
    * positive, if shift is not NULL */
   void (*norm_backward)(const float *dy, const float *x, int64_t rows, int64_t n, const float *mean, const float *a,
                         const float *b, const float *c, const float *shift, float *dx, bool accumulate);
+
+  /* Normalisation of rows [rows][n] by their own statistics (ronde__row_norm); statistics [rows][2]: each row's mean and r. */
+  void (*row_norm)(const ronde__row_norm *norm, const float *x, int64_t rows, int64_t n, float *statistics, float *y);
+  /* dx (+)= the gradient of x; dx may be dy */
+  void (*row_norm_backward)(const ronde__row_norm *norm, const float *x, const float *dy, const float *statistics,
+                            int64_t rows, int64_t n, float *dx, bool accumulate);
+  /* dweight[j] += the sum over rows, ld apart, of dy (x - mean) r, and dbias[j] that of dy, j < n; either may be NULL */
+  void (*row_norm_sums)(const float *x, const float *dy, const float *statistics, int64_t ld, int64_t rows, int64_t n,
+                        float *dweight, float *dbias);
 
   /* Convolution in groups (see ronde__grouped_tile). */
   void (*grouped_tile)(const ronde__grouped_tile *tile);

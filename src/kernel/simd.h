@@ -149,6 +149,11 @@ void NAME(norm_sums)(float *dy, const float *y, const float *x, int64_t rows, in
                      const float *scale, const float *shift, float *sum_dy, float *sum_dyx);
 void NAME(norm_backward)(const float *dy, const float *x, int64_t rows, int64_t n, const float *mean, const float *a,
                          const float *b, const float *c, const float *shift, float *dx, bool accumulate);
+void NAME(row_norm)(const ronde__row_norm *norm, const float *x, int64_t rows, int64_t n, float *statistics, float *y);
+void NAME(row_norm_backward)(const ronde__row_norm *norm, const float *x, const float *dy, const float *statistics,
+                             int64_t rows, int64_t n, float *dx, bool accumulate);
+void NAME(row_norm_sums)(const float *x, const float *dy, const float *statistics, int64_t ld, int64_t rows, int64_t n,
+                         float *dweight, float *dbias);
 void NAME(grouped_tile)(const ronde__grouped_tile *tile);
 void NAME(grouped_rows)(const ronde__grouped_rows *rows);
 void NAME(grouped_weights)(const ronde__grouped_weights *weights);

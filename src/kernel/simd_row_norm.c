@@ -1,0 +1,162 @@
+/* Normalisation of rows by their own statistics: layer norm, and RMS norm, which has no mean. Sums over a row, and over
+ * rows, are made of chunks in f32, which are added in f64 or in a sum of their own. Nothing of a row depends on the others.
+ * Sources: Ba, Kiros & Hinton, "Layer normalization", 2016; Zhang & Sennrich, "Root mean square layer normalization", 2019.
+ * Legend: z = (x - mean) r, r = 1 / sqrt(variance + eps). */
+#include "kernel/simd.h"
+
+#include <math.h>
+
+enum { CHUNK_ROWS = 128, CHUNK_VECTORS = 256 }; /* of a sum in f32 */
+enum { SUMS = 4 };                              /* under way at once */
+enum { COLUMN_VECS = 256 / RONDE_VECTOR_BYTES < 4 ? 256 / RONDE_VECTOR_BYTES : 4 };
+
+INLINE vec first_lanes(vec x, int64_t live) {
+  ivec lane;
+  UNROLL
+  for (int i = 0; i < LANES; i++) lane[i] = i;
+  return blend(lane < (ivec){0} + (int32_t)live, x, (vec){0});
+}
+
+/* What is summed of a vector: x, or its squared distance from the mean. */
+INLINE vec moment_term(const float *x, const bool squares, vec mean, int64_t live) {
+  vec value = load_some(x, live);
+  if (!squares) return value;
+  value -= mean;
+  return live == LANES ? value * value : first_lanes(value * value, live);
+}
+
+INLINE double moment(const float *x, int64_t n, const bool squares, vec mean) {
+  double total = 0;
+  while (n > 0) {
+    vec sum[SUMS] = {{0}};
+    int64_t chunk = ronde__min(n, CHUNK_VECTORS * LANES), i = 0;
+    for (; i + SUMS * LANES <= chunk; i += SUMS * LANES) {
+      UNROLL
+      for (int v = 0; v < SUMS; v++) sum[v] += moment_term(x + i + v * LANES, squares, mean, LANES);
+    }
+    for (; i < chunk; i += LANES) sum[0] += moment_term(x + i, squares, mean, ronde__min(LANES, chunk - i));
+    total += (double)lane_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
+    x += chunk;
+    n -= chunk;
+  }
+  return total;
+}
+
+INLINE void normalise(const ronde__row_norm *norm, const float *x, float mean, float r, int64_t i, int64_t live,
+                      float *y) {
+  vec z = (load_some(x + i, live) - splat(mean)) * r * load_some(norm->weight + i, live);
+  store_some(y + i, norm->bias ? z + load_some(norm->bias + i, live) : z, live);
+}
+
+void NAME(row_norm)(const ronde__row_norm *norm, const float *x, int64_t rows, int64_t n, float *statistics, float *y) {
+  for (int64_t row = 0; row < rows; row++, x += n, y += n, statistics += 2) {
+    float mean = norm->centred ? (float)(moment(x, n, false, (vec){0}) / (double)n) : 0;
+    float r = (float)(1 / sqrt(moment(x, n, true, splat(mean)) / (double)n + (double)norm->eps));
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) normalise(norm, x, mean, r, i, LANES, y);
+    if (i < n) normalise(norm, x, mean, r, i, n - i, y);
+    statistics[0] = mean;
+    statistics[1] = r;
+  }
+}
+
+/* ---- backward ---- */
+
+typedef struct row {
+  const float *x, *dy, *weight;
+  float mean, r;
+} row;
+
+INLINE vec z_at(const row *p, int64_t i, int64_t live) { return (load_some(p->x + i, live) - splat(p->mean)) * p->r; }
+
+/* Of e = dy weight the sums of e and of e z. */
+INLINE void gradient_sums(const row *p, int64_t n, double *sum_e, double *sum_ez) {
+  *sum_e = *sum_ez = 0;
+  for (int64_t begin = 0, end; begin < n; begin = end) {
+    vec e[2] = {{0}}, ez[2] = {{0}};
+    int64_t i = begin;
+    end = ronde__min(n, begin + CHUNK_VECTORS * LANES);
+    for (; i + 2 * LANES <= end; i += 2 * LANES) {
+      UNROLL
+      for (int v = 0; v < 2; v++) {
+        int64_t at = i + v * LANES;
+        vec term = load(p->dy + at) * load(p->weight + at);
+        e[v] += term;
+        ez[v] += term * z_at(p, at, LANES);
+      }
+    }
+    for (; i < end; i += LANES) {
+      int64_t live = ronde__min(LANES, end - i);
+      vec term = load_some(p->dy + i, live) * load_some(p->weight + i, live);
+      e[0] += term;
+      ez[0] += term * z_at(p, i, live);
+    }
+    *sum_e += (double)lane_sum(e[0] + e[1]);
+    *sum_ez += (double)lane_sum(ez[0] + ez[1]);
+  }
+}
+
+INLINE void give_gradient(const row *p, float mean_e, float mean_ez, int64_t i, int64_t live, float *dx,
+                          bool accumulate) {
+  vec e = load_some(p->dy + i, live) * load_some(p->weight + i, live);
+  vec d = (e - splat(mean_e) - z_at(p, i, live) * mean_ez) * p->r;
+  store_some(dx + i, accumulate ? load_some(dx + i, live) + d : d, live);
+}
+
+void NAME(row_norm_backward)(const ronde__row_norm *norm, const float *x, const float *dy, const float *statistics,
+                             int64_t rows, int64_t n, float *dx, bool accumulate) {
+  for (int64_t at = 0; at < rows * n; at += n, statistics += 2) {
+    const row p = {x + at, dy + at, norm->weight, statistics[0], statistics[1]};
+    double sum_e, sum_ez;
+    gradient_sums(&p, n, &sum_e, &sum_ez);
+    float mean_e = norm->centred ? (float)(sum_e / (double)n) : 0, mean_ez = (float)(sum_ez / (double)n);
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) give_gradient(&p, mean_e, mean_ez, i, LANES, dx + at, accumulate);
+    if (i < n) give_gradient(&p, mean_e, mean_ez, i, n - i, dx + at, accumulate);
+  }
+}
+
+INLINE void add_columns(const float *x, const float *dy, const float *statistics, int64_t ld, int64_t rows,
+                        const int vecs, int64_t live, float *dweight, float *dbias) {
+  vec total[COLUMN_VECS], total_z[COLUMN_VECS];
+  UNROLL
+  for (int v = 0; v < vecs; v++) total[v] = total_z[v] = (vec){0};
+  for (int64_t left = rows; left > 0; left -= CHUNK_ROWS) {
+    vec sum[COLUMN_VECS], sum_z[COLUMN_VECS];
+    UNROLL
+    for (int v = 0; v < vecs; v++) sum[v] = sum_z[v] = (vec){0};
+    for (int64_t r = ronde__min(left, CHUNK_ROWS); r > 0; r--, x += ld, dy += ld, statistics += 2) {
+      const row p = {x, dy, NULL, statistics[0], statistics[1]};
+      UNROLL
+      for (int v = 0; v < vecs; v++) {
+        vec d = load_some(dy + v * LANES, live);
+        sum[v] += d;
+        sum_z[v] += d * z_at(&p, v * LANES, live);
+      }
+    }
+    UNROLL
+    for (int v = 0; v < vecs; v++) {
+      total[v] += sum[v];
+      total_z[v] += sum_z[v];
+    }
+  }
+  UNROLL
+  for (int v = 0; v < vecs; v++) {
+    if (dweight) store_some(dweight + v * LANES, load_some(dweight + v * LANES, live) + total_z[v], live);
+    if (dbias) store_some(dbias + v * LANES, load_some(dbias + v * LANES, live) + total[v], live);
+  }
+}
+
+void NAME(row_norm_sums)(const float *x, const float *dy, const float *statistics, int64_t ld, int64_t rows, int64_t n,
+                         float *dweight, float *dbias) {
+  const int64_t rows_max = CHUNK_ROWS * CHUNK_ROWS;
+  for (int64_t r = 0; r < rows; r += rows_max, x += rows_max * ld, dy += rows_max * ld, statistics += 2 * rows_max) {
+    int64_t some = ronde__min(rows_max, rows - r), j = 0;
+#define AT(p) ((p) ? (p) + j : NULL)
+    for (; j + COLUMN_VECS * LANES <= n; j += COLUMN_VECS * LANES)
+      add_columns(x + j, dy + j, statistics, ld, some, COLUMN_VECS, LANES, AT(dweight), AT(dbias));
+    for (; j < n; j += LANES)
+      add_columns(x + j, dy + j, statistics, ld, some, 1, ronde__min(LANES, n - j), AT(dweight), AT(dbias));
+#undef AT
+  }
+}
