@@ -2,7 +2,7 @@
  * of the batch and a block of channels for each pixel, and nothing is moved.
  *
  * The gradient of what was repeated is a sum over where it was: for each element of the operand, or each run of adjacent
- * ones, all the terms in a fixed order, in f64. */
+ * ones, all the terms in a fixed order, in f64. It may lie where the output's does: what is not repeated comes last then. */
 #include "ops/pair.h"
 
 #include "ops/elementwise.h"
@@ -118,6 +118,10 @@ static float share(bool first, float x, float z) {
 static float power_of_base(float x, float z) { return z == 0 ? 0 : z * powf(x, z - 1); }
 static float power_of_exponent(float x, float z) { return x == 0 && z >= 0 ? 0 : powf(x, z) * logf(x); }
 
+static bool is_dy(ronde__pair_kind kind, int j) {
+  return kind == RONDE__PAIR_ADD || (kind == RONDE__PAIR_SUBTRACT && j == 0);
+}
+
 /* dy times the slope by operand j. Sums read no operand. */
 static void term_run(ronde__pair_kind kind, int j, int64_t n, const float *dy, const float *a, int64_t sa,
                      const float *b, int64_t sb, float *to) {
@@ -154,17 +158,17 @@ typedef struct pair_job {
   bool accumulate;
 } pair_job;
 
-enum { CHUNK = 256 };
+enum { CHUNK = 1024 }; /* of a run: a page, where the dimension that is summed over has steps of many */
 
 static void forward_part(void *arg, int thread, int n_threads) {
   const pair_job *j = arg;
   const ronde__walk *w = &j->walk;
   int last = w->rank - 1;
-  int64_t length = w->size[last], per_row = ronde__ceil_div(length, RONDE__QUANTUM * CHUNK), begin, end;
+  int64_t length = w->size[last], per_row = ronde__ceil_div(length, 4 * CHUNK), begin, end;
   ronde__thread_chunk(ronde__walk_count(w, 0, last) * per_row, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
-    int64_t row = item / per_row, first = item % per_row * RONDE__QUANTUM * CHUNK;
-    value_run(j->desc->attr.pair, ronde__min(RONDE__QUANTUM * CHUNK, length - first),
+    int64_t row = item / per_row, first = item % per_row * 4 * CHUNK;
+    value_run(j->desc->attr.pair, ronde__min(4 * CHUNK, length - first),
               j->a + ronde__walk_at(w, 0, 0, last, row) + first * w->step[0][last], w->step[0][last],
               j->b + ronde__walk_at(w, 1, 0, last, row) + first * w->step[1][last], w->step[1][last],
               j->to + ronde__walk_at(w, 2, 0, last, row) + first);
@@ -189,18 +193,21 @@ ronde_status ronde__pair_forward(const ronde__op_desc *desc, const void *state, 
 
 /* ---- backward ---- */
 
-/* The terms of n elements of the output from where the dimensions in front of the last stand. */
-static void terms_at(const pair_job *j, int64_t dy, int64_t a, int64_t b, int64_t n, float *terms) {
+/* The terms of n elements of the output from where the dimensions in front of the last stand; `own` is for those that are not
+ * dy itself. */
+static const float *terms_at(const pair_job *j, int64_t dy, int64_t a, int64_t b, int64_t n, float *own) {
   const ronde__walk *w = &j->walk;
+  ronde__pair_kind kind = j->desc->attr.pair;
   int last = w->rank - 1;
   if (w->step[2][last] == 1) {
-    term_run(j->desc->attr.pair, j->operand, n, j->dy + dy, j->a + a, w->step[0][last], j->b + b, w->step[1][last],
-             terms);
-    return;
+    if (is_dy(kind, j->operand)) return j->dy + dy;
+    term_run(kind, j->operand, n, j->dy + dy, j->a + a, w->step[0][last], j->b + b, w->step[1][last], own);
+    return own;
   }
   for (int64_t i = 0; i < n; i++)
-    term_run(j->desc->attr.pair, j->operand, 1, j->dy + dy + i * w->step[2][last], j->a + a + i * w->step[0][last], 1,
-             j->b + b + i * w->step[1][last], 1, terms + i);
+    term_run(kind, j->operand, 1, j->dy + dy + i * w->step[2][last], j->a + a + i * w->step[0][last], 1,
+             j->b + b + i * w->step[1][last], 1, own + i);
+  return own;
 }
 
 static void put_sums(const pair_job *j, const double *sums, int64_t at, int64_t step, int64_t n) {
@@ -214,7 +221,7 @@ static void sum_item(const pair_job *j, int kept, int64_t item) {
   const ronde__walk *w = &j->walk;
   int o = j->operand, last = w->rank - 1;
   double sum = 0;
-  float terms[CHUNK];
+  float own[CHUNK];
   int64_t at[3];
   for (int a = 0; a < 3; a++) at[a] = ronde__walk_at(w, a, 0, kept, item);
   for (int64_t r = 0; r < ronde__walk_count(w, kept, last); r++) {
@@ -222,8 +229,8 @@ static void sum_item(const pair_job *j, int kept, int64_t item) {
     for (int a = 0; a < 3; a++) here[a] = at[a] + ronde__walk_at(w, a, kept, last, r);
     for (int64_t i = 0; i < w->size[last]; i += CHUNK) {
       int64_t n = ronde__min(CHUNK, w->size[last] - i);
-      terms_at(j, here[2] + i * w->step[2][last], here[0] + i * w->step[0][last], here[1] + i * w->step[1][last], n,
-               terms);
+      const float *terms = terms_at(j, here[2] + i * w->step[2][last], here[0] + i * w->step[0][last],
+                                    here[1] + i * w->step[1][last], n, own);
       for (int64_t k = 0; k < n; k++) sum += (double)terms[k];
     }
   }
@@ -246,17 +253,23 @@ static void run_part(void *arg, int thread, int n_threads) {
   front.rank = last;
   int kept = last ? ronde__walk_sort(&front, o) : 0;
   int64_t length = j->walk.size[last], per_row = ronde__ceil_div(length, CHUNK), begin, end;
+  int64_t n_terms = ronde__walk_count(&front, kept, last);
   ronde__thread_chunk(ronde__walk_count(&front, 0, kept) * per_row, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t first = item % per_row * CHUNK, n = ronde__min(CHUNK, length - first), at[3];
-    double sums[CHUNK] = {0};
-    float terms[CHUNK];
+    double sums[CHUNK];
+    float own[CHUNK];
     for (int a = 0; a < 3; a++)
       at[a] = ronde__walk_at(&front, a, 0, kept, item / per_row) + first * j->walk.step[a][last];
-    for (int64_t r = 0; r < ronde__walk_count(&front, kept, last); r++) {
+    if (n_terms == 1 && j->walk.step[o][last] == 1) {
+      ronde__gradient_add(j->desc, terms_at(j, at[2], at[0], at[1], n, own), j->to + at[o], n, j->accumulate);
+      continue;
+    }
+    memset(sums, 0, (size_t)n * sizeof *sums);
+    for (int64_t r = 0; r < n_terms; r++) {
       int64_t here[3];
       for (int a = 0; a < 3; a++) here[a] = at[a] + ronde__walk_at(&front, a, kept, last, r);
-      terms_at(j, here[2], here[0], here[1], n, terms);
+      const float *terms = terms_at(j, here[2], here[0], here[1], n, own);
       for (int64_t i = 0; i < n; i++) sums[i] += (double)terms[i];
     }
     put_sums(j, sums, at[o], j->walk.step[o][last], n);
@@ -266,7 +279,7 @@ static void run_part(void *arg, int thread, int n_threads) {
 static ronde_status pair_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   const ronde__phys *y = &desc->out[0];
   for (int o = 0; o < 2; o++) {
-    if (!call->din[o]) continue;
+    if (!call->din[o] || (call->din[o] == call->dout[0] && is_dy(desc->attr.pair, o))) continue;
     /* A channel that is repeated gets its gradient from both walks. */
     bool both = y->layout == RONDE__BLOCKS && desc->in[o].c < y->c;
     bool walked = false;

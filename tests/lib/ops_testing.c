@@ -260,9 +260,16 @@ void op_run_forward(op_run *run) {
   else call_forward(run);
 }
 
+/* As plan.c has it: only where both lie alike, which one that is repeated does not. 0: none. */
+static int shared_with_dout(const op_run *run) {
+  int input = run->v->in_dout;
+  return input && ronde__phys_equal(&run->desc.in[input - 1], &run->desc.out[0]) ? input : 0;
+}
+
 void op_run_backward(op_run *run) {
   const ronde__op *op = run->v->op;
   const ronde__op_desc *d = &run->desc;
+  const int shared = shared_with_dout(run);
   op_run_bind(run, true);
   ronde__operands again = ronde__op_backward_reads(op, d);
   for (int i = 0; i < run->ref->n_inputs; i++)
@@ -276,7 +283,7 @@ void op_run_backward(op_run *run) {
   run->call.listener = (ronde__gradient_listener){hear, run};
   for (int i = 0; i < d->n_params; i++) run->heard_first[i] = (size_t)run->dparam[i].n;
   for (int i = 0; i < run->ref->n_inputs; i++) {
-    run->call.din[i] = i + 1 == run->v->in_dout ? run->dout[0].at : run->din[i].at;
+    run->call.din[i] = i + 1 == shared ? run->dout[0].at : run->din[i].at;
     run->call.accumulate_dinput[i] = run->v->accumulate;
     if (run->din[i].at) run->v->accumulate ? put_start(&d->in[i], run->din[i].at) : poison(&run->din[i]);
   }
@@ -289,8 +296,7 @@ void op_run_backward(op_run *run) {
     for (int64_t i = 0; i < run->dout[0].n; i++)
       run->din[0].at[i] = run->dout[0].at[i] + (run->v->accumulate ? run->din[0].at[i] : 0);
   if (!op->is_view) assert_int_equal(d->form->backward(d, run->state, &run->call), RONDE_OK);
-  if (run->v->in_dout)
-    memcpy(run->din[run->v->in_dout - 1].at, run->dout[0].at, (size_t)run->dout[0].n * sizeof(float));
+  if (shared) memcpy(run->din[shared - 1].at, run->dout[0].at, (size_t)run->dout[0].n * sizeof(float));
 }
 
 planted_op planted;
