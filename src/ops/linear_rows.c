@@ -12,6 +12,8 @@ enum { SHARE = 512 };          /* outputs whose gradients are made together */
 
 typedef struct linear_rows_state {
   int64_t rows, n_chunks; /* of a chunk; the last one may have fewer */
+  int64_t weight_rows,
+      n_weight_chunks; /* the same of the weights' gradients, which are read and written once a chunk */
   ronde__linear_lists lists;
   ronde__gemm_pair forward[2], data[2]; /* [last chunk] */
   ronde__gemm_pair weight, rest[2];     /* of pieces of a chunk's rows, and [last chunk] of what these leave */
@@ -34,18 +36,22 @@ static int rows_of(const ronde__op_desc *desc, const linear_rows_state *s, bool 
   return (int)(last ? desc->in[0].n - (s->n_chunks - 1) * s->rows : s->rows);
 }
 
+static int weight_rows_of(const ronde__op_desc *desc, const linear_rows_state *s, bool last) {
+  return (int)(last ? desc->in[0].n - (s->n_weight_chunks - 1) * s->weight_rows : s->weight_rows);
+}
+
 /* A sum over rows, in pieces that one call should add up. */
 static ronde_status make_pieces(const ronde__op_desc *desc, linear_rows_state *s) {
   int bi = (int)desc->in[0].block, bo = (int)desc->out[0].block;
-  ronde__gemm_shape shape = {bi, bo, (int)s->rows, bi, bo, bo, true, false, false};
-  int piece = (int)ronde__min(s->rows, ronde__gemm_resolve(&desc->compute, &shape).most);
+  ronde__gemm_shape shape = {bi, bo, (int)s->weight_rows, bi, bo, bo, true, false, false};
+  int piece = (int)ronde__min(s->weight_rows, ronde__gemm_resolve(&desc->compute, &shape).most);
   shape.k = piece;
   s->weight = ronde__gemm_pair_resolve(desc, shape);
   for (int last = 0; last < 2; last++) {
-    shape.k = rows_of(desc, s, last) % piece;
+    shape.k = weight_rows_of(desc, s, last) % piece;
     if (shape.k) s->rest[last] = ronde__gemm_pair_resolve(desc, shape);
   }
-  RONDE_TRY(ronde__gemm_list_create(s->rows / piece, &s->pieces));
+  RONDE_TRY(ronde__gemm_list_create(s->weight_rows / piece, &s->pieces));
   for (int64_t i = 0; i < s->pieces.count; i++) {
     s->pieces.a[i] = (uint64_t)(i * piece * bi) * sizeof(float);
     s->pieces.b[i] = (uint64_t)(i * piece * bo) * sizeof(float);
@@ -70,6 +76,8 @@ static ronde_status linear_rows_prepare(const ronde__op_desc *desc, void **state
   int64_t fit = IN_CACHE / x->c / RONDE__QUANTUM * RONDE__QUANTUM;
   s->rows = ronde__max(FEWEST_ROWS, ronde__min(MOST_ROWS, fit));
   s->n_chunks = ronde__ceil_div(x->n, s->rows);
+  s->weight_rows = ronde__min(MOST_ROWS, x->n);
+  s->n_weight_chunks = ronde__ceil_div(x->n, s->weight_rows);
   ronde_status status = ronde__linear_lists_create(desc, ronde__phys_blocks(x), x->n * x->block,
                                                    x->block * desc->out[0].block, &s->lists);
   if (status == RONDE_OK) status = make_pieces(desc, s);
@@ -139,7 +147,7 @@ static void data_part(void *arg, int thread, int n_threads) {
 static void sum_rows(const ronde__op_desc *desc, const linear_rows_state *s, bool last, const float *x, const float *dy,
                      float *dw, bool adds) {
   static const uint64_t none = 0;
-  int64_t piece = s->weight.set.shape.k, rows = rows_of(desc, s, last), n_pieces = rows / piece,
+  int64_t piece = s->weight.set.shape.k, rows = weight_rows_of(desc, s, last), n_pieces = rows / piece,
           done = n_pieces * piece;
   const ronde__gemm_pair *rest = &s->rest[last];
   if (n_pieces) ronde__gemm_sum_by(&s->weight, &s->pieces, n_pieces, 1, x, dy, dw, adds);
@@ -153,8 +161,8 @@ static void weight_tile(const ronde__linear_piece *j, int64_t ob, int64_t ib, in
   const linear_rows_state *s = j->state;
   const ronde__phys *x = &j->desc->in[0], *y = &j->desc->out[0];
   const ronde__op_call *call = j->call;
-  int64_t place = ob * ronde__linear_slab(j->desc) + ib * x->block * y->block, row = chunk * s->rows;
-  bool last = chunk == s->n_chunks - 1;
+  int64_t place = ob * ronde__linear_slab(j->desc) + ib * x->block * y->block, row = chunk * s->weight_rows;
+  bool last = chunk == s->n_weight_chunks - 1;
   float *dw = call->dparam[0] + place;
   if (j->desc->in_pieces) dw = call->work + place - j->ob0 * ronde__linear_slab(j->desc);
   sum_rows(j->desc, s, last, call->in[0] + (ib * x->n + row) * x->block, call->dout[0] + (ob * y->n + row) * y->block,
@@ -164,14 +172,15 @@ static void weight_tile(const ronde__linear_piece *j, int64_t ob, int64_t ib, in
   call->listener.final(call->listener.user, &(ronde__gradient){0, begin, end, dw, true, NULL});
 }
 
+/* The gradients of outputs of a chunk stay in cache while inputs go by, a block at a time. */
 static void weight_part(void *arg, int thread, int n_threads) {
   const ronde__linear_piece *j = arg;
   const linear_rows_state *s = j->state;
   int64_t in_blocks = ronde__phys_blocks(&j->desc->in[0]), begin, end;
   if (j->desc->frozen[0]) return;
   ronde__thread_chunk(j->n_obs * in_blocks, thread, n_threads, &begin, &end);
-  for (int64_t chunk = 0; chunk < s->n_chunks; chunk++)
-    for (int64_t item = begin; item < end; item++) weight_tile(j, j->ob0 + item / in_blocks, item % in_blocks, chunk);
+  for (int64_t chunk = 0; chunk < s->n_weight_chunks; chunk++)
+    for (int64_t item = begin; item < end; item++) weight_tile(j, j->ob0 + item % j->n_obs, item / j->n_obs, chunk);
 }
 
 static ronde_status linear_rows_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
