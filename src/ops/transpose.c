@@ -26,8 +26,8 @@ static void transpose_layouts(ronde__op_desc *desc, const ronde__shape *in, cons
 
 /* From array 0 to array 1, whose elements are adjacent in the order of the walk. */
 typedef struct transpose_job {
+  const ronde__op_desc *desc;
   ronde__walk walk;
-  const ronde__kernels *kernels;
   const float *from;
   float *to;
   bool accumulate;
@@ -39,8 +39,9 @@ static bool is_matrix(const ronde__walk *w) { return w->rank >= 2 && w->step[0][
 static void move_matrix(const transpose_job *j, int64_t item) {
   const ronde__walk *w = &j->walk;
   int last = w->rank - 1;
-  j->kernels->transpose(j->from + ronde__walk_at(w, 0, 0, last - 1, item), w->step[0][last], w->size[last],
-                        w->size[last - 1], j->to + ronde__walk_at(w, 1, 0, last - 1, item), w->size[last]);
+  j->desc->compute.kernels->transpose(j->from + ronde__walk_at(w, 0, 0, last - 1, item), w->step[0][last],
+                                      w->size[last], w->size[last - 1], j->to + ronde__walk_at(w, 1, 0, last - 1, item),
+                                      w->size[last]);
 }
 
 static void move_row(const transpose_job *j, int64_t item) {
@@ -49,6 +50,10 @@ static void move_row(const transpose_job *j, int64_t item) {
   const float *from = j->from + ronde__walk_at(w, 0, 0, last, item);
   float *to = j->to + ronde__walk_at(w, 1, 0, last, item);
   int64_t step = w->step[0][last];
+  if (step == 1) {
+    ronde__gradient_add(j->desc, from, to, w->size[last], j->accumulate);
+    return;
+  }
   for (int64_t i = 0; i < w->size[last]; i++) to[i] = from[i * step] + (j->accumulate ? to[i] : 0);
 }
 
@@ -63,7 +68,7 @@ static void transpose_part(void *arg, int thread, int n_threads) {
 /* order[d]: the dimension of `shape`, from which is copied, that stands at d where it is copied to. */
 static void transpose_run(const ronde__op_desc *desc, const ronde__op_call *call, const ronde__shape *shape,
                           const int *order, const float *from, float *to, bool accumulate) {
-  transpose_job j = {.kernels = desc->compute.kernels, .from = from, .to = to, .accumulate = accumulate};
+  transpose_job j = {.desc = desc, .from = from, .to = to, .accumulate = accumulate};
   int64_t step[RONDE_MAX_RANK + 1], own = 1;
   step[shape->rank] = 1;
   for (int d = shape->rank - 1; d >= 0; d--) step[d] = step[d + 1] * shape->dim[d];
