@@ -10,10 +10,13 @@ enum { IN_CACHE = 128 << 10 }; /* floats: the chunk of an input */
 enum { WEIGHTS = 8 << 20 };    /* floats: more would cost too much memory, transposed */
 enum { SHARE = 512 };          /* outputs whose gradients are made together */
 
+/* The rows of each; the last one may have fewer. */
+typedef struct linear_chunks {
+  int64_t rows, n;
+} linear_chunks;
+
 typedef struct linear_rows_state {
-  int64_t rows, n_chunks; /* of a chunk; the last one may have fewer */
-  int64_t weight_rows,
-      n_weight_chunks; /* the same of the weights' gradients, which are read and written once a chunk */
+  linear_chunks chunks, sums; /* sums: of the weights' gradients, which are read and written once a chunk */
   ronde__linear_lists lists;
   ronde__gemm_pair forward[2], data[2]; /* [last chunk] */
   ronde__gemm_pair weight, rest[2];     /* of pieces of a chunk's rows, and [last chunk] of what these leave */
@@ -32,26 +35,24 @@ static void linear_rows_release(const ronde__op_desc *desc, void *opaque) {
   ronde__free(s);
 }
 
-static int rows_of(const ronde__op_desc *desc, const linear_rows_state *s, bool last) {
-  return (int)(last ? desc->in[0].n - (s->n_chunks - 1) * s->rows : s->rows);
-}
+static linear_chunks make_chunks(int64_t n, int64_t rows) { return (linear_chunks){rows, ronde__ceil_div(n, rows)}; }
 
-static int weight_rows_of(const ronde__op_desc *desc, const linear_rows_state *s, bool last) {
-  return (int)(last ? desc->in[0].n - (s->n_weight_chunks - 1) * s->weight_rows : s->weight_rows);
+static int rows_of(const ronde__op_desc *desc, linear_chunks chunks, bool last) {
+  return (int)(last ? desc->in[0].n - (chunks.n - 1) * chunks.rows : chunks.rows);
 }
 
 /* A sum over rows, in pieces that one call should add up. */
 static ronde_status make_pieces(const ronde__op_desc *desc, linear_rows_state *s) {
   int bi = (int)desc->in[0].block, bo = (int)desc->out[0].block;
-  ronde__gemm_shape shape = {bi, bo, (int)s->weight_rows, bi, bo, bo, true, false, false};
-  int piece = (int)ronde__min(s->weight_rows, ronde__gemm_resolve(&desc->compute, &shape).most);
+  ronde__gemm_shape shape = {bi, bo, (int)s->sums.rows, bi, bo, bo, true, false, false};
+  int piece = (int)ronde__min(s->sums.rows, ronde__gemm_resolve(&desc->compute, &shape).most);
   shape.k = piece;
   s->weight = ronde__gemm_pair_resolve(desc, shape);
   for (int last = 0; last < 2; last++) {
-    shape.k = weight_rows_of(desc, s, last) % piece;
+    shape.k = rows_of(desc, s->sums, last) % piece;
     if (shape.k) s->rest[last] = ronde__gemm_pair_resolve(desc, shape);
   }
-  RONDE_TRY(ronde__gemm_list_create(s->weight_rows / piece, &s->pieces));
+  RONDE_TRY(ronde__gemm_list_create(s->sums.rows / piece, &s->pieces));
   for (int64_t i = 0; i < s->pieces.count; i++) {
     s->pieces.a[i] = (uint64_t)(i * piece * bi) * sizeof(float);
     s->pieces.b[i] = (uint64_t)(i * piece * bo) * sizeof(float);
@@ -62,7 +63,7 @@ static ronde_status make_pieces(const ronde__op_desc *desc, linear_rows_state *s
 static void make_kernels(const ronde__op_desc *desc, linear_rows_state *s) {
   int bi = (int)desc->in[0].block, bo = (int)desc->out[0].block;
   for (int last = 0; last < 2; last++) {
-    int rows = rows_of(desc, s, last);
+    int rows = rows_of(desc, s->chunks, last);
     s->forward[last] =
         ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){rows, bo, bi, bi, bo, bo, false, false, false});
     s->data[last] = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){rows, bi, bo, bo, bi, bi, false, false, false});
@@ -74,10 +75,8 @@ static ronde_status linear_rows_prepare(const ronde__op_desc *desc, void **state
   linear_rows_state *s;
   RONDE__ALLOC(s, sizeof *s, "linear layer plan");
   int64_t fit = IN_CACHE / x->c / RONDE__QUANTUM * RONDE__QUANTUM;
-  s->rows = ronde__max(FEWEST_ROWS, ronde__min(MOST_ROWS, fit));
-  s->n_chunks = ronde__ceil_div(x->n, s->rows);
-  s->weight_rows = ronde__min(MOST_ROWS, x->n);
-  s->n_weight_chunks = ronde__ceil_div(x->n, s->weight_rows);
+  s->chunks = make_chunks(x->n, ronde__max(FEWEST_ROWS, ronde__min(MOST_ROWS, fit)));
+  s->sums = make_chunks(x->n, ronde__min(MOST_ROWS, x->n));
   ronde_status status = ronde__linear_lists_create(desc, ronde__phys_blocks(x), x->n * x->block,
                                                    x->block * desc->out[0].block, &s->lists);
   if (status == RONDE_OK) status = make_pieces(desc, s);
@@ -105,12 +104,12 @@ static void forward_part(void *arg, int thread, int n_threads) {
   const linear_rows_state *s = j->state;
   const ronde__phys *x = &j->desc->in[0], *y = &j->desc->out[0];
   int64_t begin, end;
-  ronde__thread_chunk(s->n_chunks, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(s->chunks.n, thread, n_threads, &begin, &end);
   for (int64_t chunk = begin; chunk < end; chunk++) {
-    const ronde__gemm_pair *pair = &s->forward[chunk == s->n_chunks - 1];
+    const ronde__gemm_pair *pair = &s->forward[chunk == s->chunks.n - 1];
     for (int64_t ob = 0; ob < ronde__phys_blocks(y); ob++) {
-      float *to = j->call->out[0] + (ob * y->n + chunk * s->rows) * y->block;
-      ronde__gemm_sum(pair, &s->lists.terms, s->lists.terms.count, j->call->in[0] + chunk * s->rows * x->block,
+      float *to = j->call->out[0] + (ob * y->n + chunk * s->chunks.rows) * y->block;
+      ronde__gemm_sum(pair, &s->lists.terms, s->lists.terms.count, j->call->in[0] + chunk * s->chunks.rows * x->block,
                       j->call->param[0] + ob * ronde__linear_slab(j->desc), to, false);
       ronde__fused_bias_act(j->desc, j->call, ob, to, pair->set.shape.m);
     }
@@ -134,20 +133,20 @@ static void data_part(void *arg, int thread, int n_threads) {
   const ronde__phys *x = &j->of.desc->in[0], *y = &j->of.desc->out[0];
   const ronde__op_call *call = j->of.call;
   int64_t begin, end;
-  ronde__thread_chunk(s->n_chunks, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(s->chunks.n, thread, n_threads, &begin, &end);
   for (int64_t chunk = begin; chunk < end; chunk++)
     for (int64_t ib = 0; ib < ronde__phys_blocks(x); ib++)
-      ronde__gemm_sum(&s->data[chunk == s->n_chunks - 1], &s->lists.outputs, s->lists.outputs.count,
-                      call->dout[0] + chunk * s->rows * y->block,
+      ronde__gemm_sum(&s->data[chunk == s->chunks.n - 1], &s->lists.outputs, s->lists.outputs.count,
+                      call->dout[0] + chunk * s->chunks.rows * y->block,
                       j->turned + ib * ronde__phys_blocks(y) * y->block * x->block,
-                      call->din[0] + (ib * x->n + chunk * s->rows) * x->block, call->accumulate_dinput[0]);
+                      call->din[0] + (ib * x->n + chunk * s->chunks.rows) * x->block, call->accumulate_dinput[0]);
 }
 
-/* dw (+)= X^T dY of a chunk. */
+/* dw (+)= X^T dY of a chunk of sums. */
 static void sum_rows(const ronde__op_desc *desc, const linear_rows_state *s, bool last, const float *x, const float *dy,
                      float *dw, bool adds) {
   static const uint64_t none = 0;
-  int64_t piece = s->weight.set.shape.k, rows = weight_rows_of(desc, s, last), n_pieces = rows / piece,
+  int64_t piece = s->weight.set.shape.k, rows = rows_of(desc, s->sums, last), n_pieces = rows / piece,
           done = n_pieces * piece;
   const ronde__gemm_pair *rest = &s->rest[last];
   if (n_pieces) ronde__gemm_sum_by(&s->weight, &s->pieces, n_pieces, 1, x, dy, dw, adds);
@@ -161,8 +160,8 @@ static void weight_tile(const ronde__linear_piece *j, int64_t ob, int64_t ib, in
   const linear_rows_state *s = j->state;
   const ronde__phys *x = &j->desc->in[0], *y = &j->desc->out[0];
   const ronde__op_call *call = j->call;
-  int64_t place = ob * ronde__linear_slab(j->desc) + ib * x->block * y->block, row = chunk * s->weight_rows;
-  bool last = chunk == s->n_weight_chunks - 1;
+  int64_t place = ob * ronde__linear_slab(j->desc) + ib * x->block * y->block, row = chunk * s->sums.rows;
+  bool last = chunk == s->sums.n - 1;
   float *dw = call->dparam[0] + place;
   if (j->desc->in_pieces) dw = call->work + place - j->ob0 * ronde__linear_slab(j->desc);
   sum_rows(j->desc, s, last, call->in[0] + (ib * x->n + row) * x->block, call->dout[0] + (ob * y->n + row) * y->block,
@@ -179,7 +178,7 @@ static void weight_part(void *arg, int thread, int n_threads) {
   int64_t in_blocks = ronde__phys_blocks(&j->desc->in[0]), begin, end;
   if (j->desc->frozen[0]) return;
   ronde__thread_chunk(j->n_obs * in_blocks, thread, n_threads, &begin, &end);
-  for (int64_t chunk = 0; chunk < s->n_weight_chunks; chunk++)
+  for (int64_t chunk = 0; chunk < s->sums.n; chunk++)
     for (int64_t item = begin; item < end; item++) weight_tile(j, j->ob0 + item % j->n_obs, item / j->n_obs, chunk);
 }
 

@@ -2,7 +2,8 @@
  * of the batch and a block of channels for each pixel, and nothing is moved.
  *
  * The gradient of what was repeated is a sum over where it was: for each element of the operand, or each run of adjacent
- * ones, all the terms in a fixed order, in f64. It may lie where the output's does: what is not repeated comes last then. */
+ * ones, all the terms in a fixed order, in f64. Of a sum or a difference, what is not repeated may
+ * have it where the output's lies: it is the same, or, of a difference's second operand, made last. */
 #include "ops/pair.h"
 
 #include "ops/elementwise.h"
