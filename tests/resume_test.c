@@ -341,6 +341,24 @@ static void test_a_chosen_collective_is_chosen_again(void **state) {
   json_decref(run);
 }
 
+/* That other arithmetic goes on is told, and how each multiplies. */
+static void test_another_dtype_is_told(void **state) {
+  char options[512], file[512], from[512];
+  make_run("threads=1");
+  in(from, "%s/run/checkpoints/step-5.safetensors", folder);
+  in(file, "%s/other.safetensors", folder);
+  static const char *const cases[][2] = {{"amx", "multiplied in bfloat16 (amx), and this run multiplies in f32"},
+                                         {"none", NULL}};
+  for (size_t i = 0; i < RONDE__COUNT(cases); ++i) {
+    rewrite(from, file, "choices", "bf16", cases[i][0]);
+    in(options, "resume=%s dtype=f32", file);
+    test_log_start(&lines);
+    assert_int_equal(train(options, 0, NULL), RONDE_OK);
+    if (cases[i][1]) assert_non_null(strstr(lines.warning, cases[i][1]));
+    else assert_int_equal(lines.n_warnings, 0);
+  }
+}
+
 /* ---- refused ----------------------------------------------------------------------------------------------------- */
 
 static void check_refused(const char *options, ronde_status wanted, const char *a, const char *b) {
@@ -391,6 +409,7 @@ int main(void) {
                                      TEST(test_only_what_depends_on_the_workers_is_left_out),
                                      TEST(test_hosts_are_those_of_the_run),
                                      TEST(test_a_chosen_collective_is_chosen_again),
+                                     TEST(test_another_dtype_is_told),
                                      TEST(test_what_may_not_change_is_refused_by_name)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

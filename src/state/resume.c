@@ -471,6 +471,13 @@ static ronde_status check_model(const ronde__resume *r, const ronde__job *job) {
 
 const json_t *ronde__resume_note(const ronde__resume *r) { return json_object_get(r->json, "strategy"); }
 
+/* "in f32", or "in bfloat16 (amx)". */
+static const char *dtype_text(const char *bf16, char *text, size_t size) {
+  if (!strcmp(bf16, ronde__bf16_name(NULL))) return "in f32";
+  snprintf(text, size, "in bfloat16 (%s)", bf16);
+  return text;
+}
+
 ronde_status ronde__resume_check(const ronde__resume *r, const ronde__job *job) {
   RONDE_TRY(check_strategy(r, job));
   RONDE_TRY(check_model(r, job));
@@ -489,10 +496,12 @@ ronde_status ronde__resume_check(const ronde__resume *r, const ronde__job *job) 
                "%s was computed with kernels for %s, and this run uses %s: results will differ by rounding", r->path,
                isa, job->compute.kernels->isa);
   const char *bf16 = json_string_value(json_object_get(json_object_get(r->json, "choices"), "bf16"));
-  if (bf16 && strcmp(bf16, ronde__bf16_name(job->compute.bf16)))
-    ronde__log(RONDE_LOG_WARNING,
-               "%s multiplied in bfloat16 by %s, and this run by %s: results will differ by rounding", r->path, bf16,
-               ronde__bf16_name(job->compute.bf16));
+  if (bf16 && strcmp(bf16, ronde__bf16_name(job->compute.bf16))) {
+    char then[48], here[48];
+    ronde__log(RONDE_LOG_WARNING, "%s multiplied %s, and this run multiplies %s: results will differ by rounding",
+               r->path, dtype_text(bf16, then, sizeof then),
+               dtype_text(ronde__bf16_name(job->compute.bf16), here, sizeof here));
+  }
   return RONDE_OK;
 }
 
