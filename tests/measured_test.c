@@ -85,7 +85,8 @@ static void check_chosen(const char *name, const char *options) {
   json_t *own = row_of(measured, name), *other;
   size_t i;
   assert_true(json_real_value(json_object_get(own, "step_s")) >= 0);
-  assert_int_equal(json_array_size(json_object_get(own, "rounds_s")), 5);
+  size_t n_rounds = json_array_size(json_object_get(own, "rounds_s"));
+  assert_true(n_rounds == 5 || n_rounds == 15); /* 15 where others, on a busy machine, come close */
   assert_true(json_is_real(json_object_get(own, "compute_s")));
   assert_true(json_integer_value(json_object_get(own, "memory_bytes")) > 0);
   json_array_foreach(json_object_get(choice_of(measured), "candidates"), i, other) {
