@@ -1,3 +1,4 @@
+/* The form that layer norm and RMS norm share: rows by threads forward and for the input, columns for the parameters. */
 #include "ops/row_norm.h"
 
 #include "ops/elementwise.h"
