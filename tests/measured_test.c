@@ -86,13 +86,16 @@ static void check_chosen(const char *name, const char *options) {
   size_t i;
   assert_true(json_real_value(json_object_get(own, "step_s")) >= 0);
   size_t n_rounds = json_array_size(json_object_get(own, "rounds_s"));
-  assert_true(n_rounds == 5 || n_rounds == 15); /* 15 where others, on a busy machine, come close */
+  bool went_on = false;
   assert_true(json_is_real(json_object_get(own, "compute_s")));
   assert_true(json_integer_value(json_object_get(own, "memory_bytes")) > 0);
   json_array_foreach(json_object_get(choice_of(measured), "candidates"), i, other) {
     bool measured_too = other != own && !json_object_get(other, "left_out");
-    if (measured_too) assert_true(json_real_value(json_object_get(other, "step_s")) >= SLOW * 1e-3);
+    if (!measured_too) continue;
+    assert_true(json_real_value(json_object_get(other, "step_s")) >= SLOW * 1e-3);
+    went_on |= json_array_size(json_object_get(other, "rounds_s")) > 5;
   }
+  assert_int_equal(n_rounds, went_on ? 15 : 5); /* further ones where a busy machine made another one come close */
   json_decref(measured);
   json_decref(named);
 }

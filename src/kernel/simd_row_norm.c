@@ -17,24 +17,22 @@ INLINE vec first_lanes(vec x, int64_t live) {
   return blend(lane < (ivec){0} + (int32_t)live, x, (vec){0});
 }
 
-/* What is summed of a vector: x, or its squared distance from the mean. */
-INLINE vec moment_term(const float *x, const bool squares, vec mean, int64_t live) {
-  vec value = load_some(x, live);
-  if (!squares) return value;
-  value -= mean;
-  return live == LANES ? value * value : first_lanes(value * value, live);
+INLINE vec square(const float *x, vec mean, int64_t live) {
+  vec d = load_some(x, live) - mean;
+  return live == LANES ? d * d : first_lanes(d * d, live);
 }
 
-INLINE double moment(const float *x, int64_t n, const bool squares, vec mean) {
+/* The sum of (x - mean)^2. */
+INLINE double squares(const float *x, int64_t n, vec mean) {
   double total = 0;
   while (n > 0) {
     vec sum[SUMS] = {{0}};
     int64_t chunk = ronde__min(n, CHUNK_VECTORS * LANES), i = 0;
     for (; i + SUMS * LANES <= chunk; i += SUMS * LANES) {
       UNROLL
-      for (int v = 0; v < SUMS; v++) sum[v] += moment_term(x + i + v * LANES, squares, mean, LANES);
+      for (int v = 0; v < SUMS; v++) sum[v] += square(x + i + v * LANES, mean, LANES);
     }
-    for (; i < chunk; i += LANES) sum[0] += moment_term(x + i, squares, mean, ronde__min(LANES, chunk - i));
+    for (; i < chunk; i += LANES) sum[0] += square(x + i, mean, ronde__min(LANES, chunk - i));
     total += (double)lane_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
     x += chunk;
     n -= chunk;
@@ -50,8 +48,8 @@ INLINE void normalise(const ronde__row_norm *norm, const float *x, float mean, f
 
 void NAME(row_norm)(const ronde__row_norm *norm, const float *x, int64_t rows, int64_t n, float *statistics, float *y) {
   for (int64_t row = 0; row < rows; row++, x += n, y += n, statistics += 2) {
-    float mean = norm->centred ? (float)(moment(x, n, false, (vec){0}) / (double)n) : 0;
-    float r = (float)(1 / sqrt(moment(x, n, true, splat(mean)) / (double)n + (double)norm->eps));
+    float mean = norm->centred ? (float)((double)NAME(sum)(x, n) / (double)n) : 0;
+    float r = (float)(1 / sqrt(squares(x, n, splat(mean)) / (double)n + (double)norm->eps));
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES) normalise(norm, x, mean, r, i, LANES, y);
     if (i < n) normalise(norm, x, mean, r, i, n - i, y);

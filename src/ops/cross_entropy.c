@@ -128,13 +128,7 @@ static ronde_status cross_entropy_forward(const ronde__op_desc *desc, const void
   return RONDE_OK;
 }
 
-/* Without a label softmax has not been made: its gradient is zero. */
-static void give_row(const float *restrict p, int64_t n, float scale, float others, float *restrict dx) {
-  if (scale == 0) memset(dx, 0, (size_t)n * sizeof *dx);
-  else
-    for (int64_t k = 0; k < n; k++) dx[k] = scale * (p[k] - others);
-}
-
+/* Whole rows are cleared one by one, while they are in cache; the others before. */
 static void backward_part(void *arg, int thread, int n_threads) {
   const cross_entropy_job *j = arg;
   const ronde__op_call *call = j->call;
@@ -145,15 +139,15 @@ static void backward_part(void *arg, int thread, int n_threads) {
   for (int64_t row = begin; row < end; row++) {
     const float *p = j->softmax + row * j->classes;
     int64_t label = call->labels[row];
-    if (rows_are_whole(j) && !call->accumulate_dinput[0]) {
-      give_row(p, j->classes, label < 0 ? 0 : scale, others, dx + row * j->classes);
-      if (label >= 0) dx[row * j->classes + label] = scale * (p[label] - (1 - smoothing + others));
-      continue;
-    }
+    if (rows_are_whole(j) && !call->accumulate_dinput[0])
+      memset(dx + row * j->classes, 0, (size_t)j->classes * sizeof *dx);
     if (label < 0) continue;
     float *of_label = dx + logit_at(j, row, label);
     float slope = *of_label + scale * (p[label] - (1 - smoothing + others));
-    for (int64_t k = 0; k < j->classes; k++) dx[logit_at(j, row, k)] += scale * (p[k] - others);
+    if (rows_are_whole(j))
+      for (int64_t k = 0; k < j->classes; k++) dx[row * j->classes + k] += scale * (p[k] - others);
+    else
+      for (int64_t k = 0; k < j->classes; k++) dx[logit_at(j, row, k)] += scale * (p[k] - others);
     *of_label = slope;
   }
 }

@@ -162,14 +162,15 @@ typedef struct pair_job {
 enum { CHUNK = 1024 }; /* of a run: a page, where the dimension that is summed over has steps of many */
 
 static void forward_part(void *arg, int thread, int n_threads) {
+  enum { STRETCH = 4 * CHUNK };
   const pair_job *j = arg;
   const ronde__walk *w = &j->walk;
   int last = w->rank - 1;
-  int64_t length = w->size[last], per_row = ronde__ceil_div(length, 4 * CHUNK), begin, end;
+  int64_t length = w->size[last], per_row = ronde__ceil_div(length, STRETCH), begin, end;
   ronde__thread_chunk(ronde__walk_count(w, 0, last) * per_row, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
-    int64_t row = item / per_row, first = item % per_row * 4 * CHUNK;
-    value_run(j->desc->attr.pair, ronde__min(4 * CHUNK, length - first),
+    int64_t row = item / per_row, first = item % per_row * STRETCH;
+    value_run(j->desc->attr.pair, ronde__min(STRETCH, length - first),
               j->a + ronde__walk_at(w, 0, 0, last, row) + first * w->step[0][last], w->step[0][last],
               j->b + ronde__walk_at(w, 1, 0, last, row) + first * w->step[1][last], w->step[1][last],
               j->to + ronde__walk_at(w, 2, 0, last, row) + first);

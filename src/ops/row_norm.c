@@ -64,7 +64,7 @@ static void params_part(void *arg, int thread, int n_threads) {
 
 static ronde_status row_norm_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   row_norm_job j = {desc, call};
-  ronde__pool_run(call->pool, params_part, &j);
+  if (call->dparam[0] || call->dparam[1]) ronde__pool_run(call->pool, params_part, &j);
   if (call->din[0]) ronde__pool_run(call->pool, data_part, &j);
   return RONDE_OK;
 }
