@@ -34,11 +34,6 @@ static bool take(additive *a, const ronde__onnx_node *node) {
   return true;
 }
 
-/* The other operand of one of two. */
-static int other_of(const ronde__onnx_node *node, int value) {
-  return node->n_in != 2 ? -1 : node->in[0] == value ? node->in[1] : node->in[1] == value ? node->in[0] : -1;
-}
-
 static const Onnx__TensorProto *vector_of(const ronde__onnx_import *im, int value, int64_t n) {
   const ronde__onnx_value *v = value < 0 ? NULL : &im->values[value];
   bool right = RONDE__ONNX_IS(v, CONSTANT) && !v->fixed && v->constant->n_dims == 1 && v->constant->dims[0] == n;
@@ -69,10 +64,11 @@ static const ronde__onnx_node *find_sum(const ronde__onnx_import *im, const rond
   a->query = rows->in[0];
   if (!is_unsqueeze(im, rows, 2) || !is_rows(im, a->query, of_query) || !take(a, rows)) return NULL;
   const ronde__onnx_node *biased = next_of(im, rows, ronde__onnx_op_add);
-  const int bias = biased ? other_of(biased, rows->out[0]) : -1;
+  const int bias = biased ? ronde__onnx_other(biased, rows->out[0]) : -1;
   if (vector_of(im, bias, of_query[1]) && take(a, biased)) a->bias = bias, rows = biased;
   const ronde__onnx_node *sum = next_of(im, rows, ronde__onnx_op_add);
-  const ronde__onnx_node *columns = sum ? producer_of(im, other_of(sum, rows->out[0]), ronde__onnx_op_unsqueeze) : NULL;
+  const ronde__onnx_node *columns =
+      sum ? producer_of(im, ronde__onnx_other(sum, rows->out[0]), ronde__onnx_op_unsqueeze) : NULL;
   if (!columns || next_of(im, columns, ronde__onnx_op_add) != sum || !is_unsqueeze(im, columns, 1)) return NULL;
   a->key = columns->in[0];
   bool fits = is_rows(im, a->key, of_key) && of_query[1] == of_key[1];
@@ -117,7 +113,7 @@ static bool find_shares(const ronde__onnx_import *im, const ronde__onnx_node *pr
   if (!fits || !take(a, where)) return false;
   a->lengths = seen->x;
   a->last = next_of(im, a->softmax, ronde__onnx_op_mul);
-  const int any = a->last ? other_of(a->last, a->softmax->out[0]) : -1;
+  const int any = a->last ? ronde__onnx_other(a->last, a->softmax->out[0]) : -1;
   return any >= 0 && ronde__onnx_is_any(&im->values[any], a->lengths) && take(a, a->softmax);
 }
 

@@ -19,6 +19,7 @@ typedef struct attention {
   int64_t heads, kv_heads, t, s, past, d, dv;
   double scale, cap;
   bool causal;
+  bool masked;                       /* by what only parts can say */
   int64_t left, right;               /* how many keys a query sees in front of its own place, and behind; -1: all */
   const ronde_tensor *x[3], *packed; /* packed: all three side by side [time,features], or NULL; */
   const ronde_tensor *lengths;       /* [1]: how many keys there are, or NULL: all; */
@@ -124,31 +125,40 @@ static ronde_status read_inputs(ronde__onnx_import *im, attention *a) {
   return read_sizes(im, a);
 }
 
+/* A mask that the op needs not be told, or that is its own. */
+static void read_mask(ronde__onnx_import *im, attention *a) {
+  const ronde__onnx_value *mask = ronde__onnx_in(im, a->node, MASK);
+  a->masked = mask && !a->lengths;
+  if (!a->masked || ronde__onnx_in(im, a->node, PAST_KEY)) return;
+  const ronde__onnx_mask sees = ronde__onnx_read_mask(im, mask, false, a->t, a->s);
+  a->causal |= sees == RONDE__ONNX_SEES_EARLIER;
+  a->masked = sees == RONDE__ONNX_SEES_OTHERS;
+}
+
 /* ---- the op ---- */
 
 static bool is_plain(const ronde__onnx_import *im, const attention *a) {
   for (int i = PRESENT_KEY; i <= SCORES; i++)
     if (ronde__onnx_is_read(im, a->node, i)) return false;
-  return !a->lead && (a->lengths || !ronde__onnx_in(im, a->node, MASK)) && !ronde__onnx_in(im, a->node, PAST_KEY) &&
-         a->cap == 0 && a->left < 0 && a->right < 0 && a->heads == a->kv_heads && a->d == a->dv &&
-         (float)a->scale == (float)(1 / sqrt((double)a->d));
+  return !a->lead && !a->masked && !ronde__onnx_in(im, a->node, PAST_KEY) && a->cap == 0 && a->left < 0 &&
+         a->right < 0 && a->heads == a->kv_heads && a->d == a->dv &&
+         (!a->in_rows || (float)a->scale == (float)(1 / sqrt((double)a->d)));
 }
 
-/* [heads,time,d] to [time,heads d], and back. */
-static const ronde_tensor *rows_of(const ronde_tensor *x, int64_t time, int64_t features) {
-  return ronde_reshape(ronde_transpose(x, (int[]){1, 0, 2}), 2, (int64_t[]){time, features});
+static const ronde_tensor *attend_heads(const attention *a, const ronde_attention_options *options) {
+  const int64_t by_row[] = {a->t, a->heads, a->d};
+  ronde__onnx_heads heads[3];
+  for (int i = 0; i < 3; i++) ronde__onnx_heads_of(a->x[i], false, &heads[i]);
+  const ronde_tensor *y = ronde_reshape(ronde__onnx_attend(heads, a->scale, options), 3, by_row);
+  return ronde_transpose(y, (int[]){1, 0, 2});
 }
 
 static ronde_status build_plain(ronde__onnx_import *im, const attention *a) {
-  const ronde_tensor *x[3];
-  const int64_t heads[] = {a->t, a->heads, a->d};
   const ronde_attention_options options = {.heads = (int)a->heads, .causal = a->causal, .lengths = a->lengths};
-  for (int i = 0; i < 3 && !a->packed; i++)
-    x[i] = a->in_rows ? a->x[i] : rows_of(a->x[i], i == QUERY ? a->t : a->s, a->heads * a->d);
   RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(a->node), NULL, 0));
-  const ronde_tensor *y =
-      a->packed ? ronde_self_attention(a->packed, &options) : ronde_attention(x[QUERY], x[KEY], x[VALUE], &options);
-  if (!a->in_rows) y = ronde_transpose(ronde_reshape(y, 3, heads), (int[]){1, 0, 2});
+  const ronde_tensor *y = a->packed    ? ronde_self_attention(a->packed, &options)
+                          : a->in_rows ? ronde_attention(a->x[QUERY], a->x[KEY], a->x[VALUE], &options)
+                                       : attend_heads(a, &options);
   return ronde__onnx_set(im, a->last, OUT, y);
 }
 
@@ -318,6 +328,7 @@ ronde_status ronde__onnx_op_attention(ronde__onnx_import *im, const ronde__onnx_
   RONDE_TRY(read_attributes(im, &a));
   RONDE_TRY(read_inputs(im, &a));
   RONDE_TRY(read_lengths(im, &a));
+  read_mask(im, &a);
   if (is_plain(im, &a)) return build_plain(im, &a);
   if (a.lengths)
     return ronde__onnx_fail(im, node,

@@ -63,10 +63,19 @@ static ronde_status build_node(ronde__onnx_import *im, const ronde__onnx_node *n
   return done || ronde__onnx_evaluate(im, node) ? RONDE_OK : node->build(im, node);
 }
 
+/* Or those of which it is a part. */
+static ronde_status build_next(ronde__onnx_import *im, const ronde__onnx_node *node) {
+  bool done;
+  ronde__onnx_apart apart;
+  RONDE_TRY(ronde__onnx_build_dot_product(im, node, &done, &apart));
+  for (int i = 0; i < apart.n; i++) RONDE_TRY(build_node(im, apart.nodes[i]));
+  return done ? RONDE_OK : build_node(im, node);
+}
+
 static ronde_status build_nodes(ronde__onnx_import *im) {
   for (int i = 0; i < im->file->n_nodes; i++) {
     const ronde__onnx_node *node = &im->file->nodes[i];
-    if (node->build && !is_done(im, node)) RONDE_TRY(build_node(im, node));
+    if (node->build && !is_done(im, node)) RONDE_TRY(build_next(im, node));
   }
   ronde__onnx_value *y = &im->values[im->file->output];
   if (!im->file->lead && y->kind == RONDE__ONNX_SIZES && y->n > 0) RONDE_TRY(sizes_as_output(im, y));
@@ -187,7 +196,8 @@ static ronde_tensor *build(const ronde__onnx *file, ronde_graph *graph, ronde_te
   if (status == RONDE_OK) status = build_nodes(&im);
   const ronde_tensor *y = status == RONDE_OK ? im.values[file->output].x : NULL;
   ronde__free(im.values);
-  ronde__onnx_release_known(&im);
+  ronde__onnx_release_known(&im, NULL);
+  ronde__onnx_release_dot_products(&im);
   ronde__onnx_release_rows(&im);
   return y ? graph->tensors[y->id] : NULL;
 }

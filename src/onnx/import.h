@@ -219,6 +219,7 @@ struct ronde__onnx_import {
   ronde__onnx_known *known; /* all of them, */
   int64_t n_known;          /* and their elements */
   ronde__onnx_rows *rows;   /* all of them */
+  struct ronde__onnx_dot_product *dot_products;
 };
 
 /* ---- tensor.c: what initializers hold ---- */
@@ -305,6 +306,8 @@ ronde_status ronde__onnx_set(ronde__onnx_import *im, const ronde__onnx_node *nod
 bool ronde__onnx_is_read(const ronde__onnx_import *im, const ronde__onnx_node *node, int i);
 /* The only node that reads a value, where it is the only reader; else NULL. */
 const ronde__onnx_node *ronde__onnx_only_reader(const ronde__onnx *file, int value);
+/* The other operand of a node of two, one of which is `value`; -1: it is no such node. */
+int ronde__onnx_other(const ronde__onnx_node *node, int value);
 
 /* ---- inputs.c: what the network reads ---- */
 
@@ -370,6 +373,65 @@ bool ronde__onnx_is_any(const ronde__onnx_value *value, const ronde_tensor *leng
 /* Builds all of it where the node is the first one; *done_out false: it is not. */
 ronde_status ronde__onnx_build_additive(ronde__onnx_import *im, const ronde__onnx_node *node, bool *done_out);
 
+/* ---- view.c: what is read where it lies ---- */
+
+/* Elements of x, times a factor: element (i, j, ...) is scale x[offset + i step[0] + j step[1] + ...]. */
+typedef struct ronde__onnx_view {
+  const ronde_tensor *x;
+  int rank;
+  int64_t dim[RONDE_MAX_RANK], step[RONDE_MAX_RANK], offset;
+  double scale;
+} ronde__onnx_view;
+
+/* All of x. */
+ronde__onnx_view ronde__onnx_view_of(const ronde_tensor *x);
+/* Its dimension d is the one that was order[d]. */
+void ronde__onnx_view_transpose(ronde__onnx_view *view, const int *order);
+/* The same elements where the node that makes x reads them; false: it computes, or its input has no such view. */
+bool ronde__onnx_view_back(ronde__onnx_view *view);
+/* ronde_transpose; of what is transposed already, in one. */
+const ronde_tensor *ronde__onnx_transposed(const ronde_tensor *x, const int *order);
+
+/* ---- attend.c: Ronde's own attention ---- */
+
+#define RONDE__ONNX_UNSEEN (-1e9) /* a score that a softmax takes for nothing, or below */
+
+/* What each query sees, by a mask that follows from the file: all keys, those up to its own place, or neither. */
+typedef enum ronde__onnx_mask {
+  RONDE__ONNX_SEES_ALL,
+  RONDE__ONNX_SEES_EARLIER,
+  RONDE__ONNX_SEES_OTHERS
+} ronde__onnx_mask;
+
+/* Of truths, which say who sees whom, inverted who does not; or of what is added to scores [t,s]. */
+ronde__onnx_mask ronde__onnx_read_mask(ronde__onnx_import *im, const ronde__onnx_value *value, bool inverted, int64_t t,
+                                       int64_t s);
+
+/* Queries, keys or values of several heads, [H,time,D] as they are seen, [H,D,time] in the tensor where they are turned. */
+typedef struct ronde__onnx_heads {
+  ronde__onnx_view view;
+  bool turned;
+} ronde__onnx_heads;
+
+/* false: x has not three dimensions. */
+bool ronde__onnx_heads_of(const ronde_tensor *x, bool turned, ronde__onnx_heads *heads_out);
+/* softmax(scale query keyT) value, [T,H D], of three whose sizes go together; read where they lie in rows of features, if they do. */
+ronde_tensor *ronde__onnx_attend(const ronde__onnx_heads heads[3], double scale,
+                                 const ronde_attention_options *options);
+
+/* ---- dot_product.c: scaled dot-product attention, which is many nodes ---- */
+
+/* Nodes that are to be built one by one after all. */
+typedef struct ronde__onnx_apart {
+  const ronde__onnx_node *const *nodes; /* [n]; valid until the next building */
+  int n;
+} ronde__onnx_apart;
+
+/* Notes the others where the node is the first one, and builds all where it is the last; *done_out false: it is neither. */
+ronde_status ronde__onnx_build_dot_product(ronde__onnx_import *im, const ronde__onnx_node *node, bool *done_out,
+                                           ronde__onnx_apart *apart_out);
+void ronde__onnx_release_dot_products(ronde__onnx_import *im);
+
 /* ---- known.c: arrays that follow from the file alone ---- */
 
 /* Evaluates a node that reads nothing but such arrays and sizes; false: it has not done so, and the operator has to. */
@@ -380,7 +442,8 @@ bool ronde__onnx_is_alike(const ronde__onnx_known *known, double value); /* all 
 bool ronde__onnx_are_zeros(const ronde__onnx_value *value);              /* which no training changes */
 /* An array of zeros, of floats, that the building owns; NULL: it would be too large. */
 ronde__onnx_known *ronde__onnx_make_known(ronde__onnx_import *im, int rank, const int64_t *dims);
-void ronde__onnx_release_known(ronde__onnx_import *im);
+/* Those that were made behind `until`, NULL: all. */
+void ronde__onnx_release_known(ronde__onnx_import *im, const ronde__onnx_known *until);
 
 /* ---- place.c: tensors whose batch stands anywhere ---- */
 

@@ -39,9 +39,10 @@ double ronde__known_rounded(double value, bool integers) {
   return isnan(value) ? 0 : fmax(-(double)RONDE__KNOWN_FAR, fmin((double)RONDE__KNOWN_FAR, value));
 }
 
-void ronde__onnx_release_known(ronde__onnx_import *im) {
-  for (known *next; im->known; im->known = next) {
+void ronde__onnx_release_known(ronde__onnx_import *im, const known *until) {
+  for (known *next; im->known != until; im->known = next) {
     next = im->known->next;
+    im->n_known -= im->known->n;
     ronde__free(im->known);
   }
 }

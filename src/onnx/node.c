@@ -71,7 +71,8 @@ int64_t ronde__onnx_cast_to(const ronde__onnx_import *im, const ronde__onnx_node
   if (like->kind == RONDE__ONNX_CONSTANT) return like->constant->data_type;
   if (are_integers(like)) return ONNX__TENSOR_PROTO__DATA_TYPE__INT64;
   bool floats = like->kind == RONDE__ONNX_TENSOR || like->kind == RONDE__ONNX_NUMBER ||
-                like->kind == RONDE__ONNX_DRAWS || (like->kind == RONDE__ONNX_KNOWN && !like->known->integers);
+                like->kind == RONDE__ONNX_DRAWS || like->kind == RONDE__ONNX_ABSORBED ||
+                (like->kind == RONDE__ONNX_KNOWN && !like->known->integers);
   return floats ? ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT : 0;
 }
 
@@ -178,4 +179,8 @@ bool ronde__onnx_is_read(const ronde__onnx_import *im, const ronde__onnx_node *n
 const ronde__onnx_node *ronde__onnx_only_reader(const ronde__onnx *file, int value) {
   if (value < 0 || file->n_readers[value] != 1 || value == file->output) return NULL;
   return &file->nodes[file->reader[value]];
+}
+
+int ronde__onnx_other(const ronde__onnx_node *node, int value) {
+  return node->n_in != 2 ? -1 : node->in[0] == value ? node->in[1] : node->in[1] == value ? node->in[0] : -1;
 }

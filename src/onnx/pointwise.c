@@ -114,6 +114,7 @@ ronde_status ronde__onnx_op_dropout(ronde__onnx_import *im, const ronde__onnx_no
   RONDE_TRY(ronde__onnx_in_number(im, node, 1, ronde__onnx_attr_float(node, "ratio", 0.5), &ratio));
   const ronde__onnx_value *in = ronde__onnx_in(im, node, 0);
   if (in && in->kind == RONDE__ONNX_NUMBER && in->n > 0) return ronde__onnx_drop_number(im, node, ratio);
+  if (ratio == 0) return ronde__onnx_op_identity(im, node);
   RONDE_TRY(begin_unary(im, node, &x, &place));
   return ronde__onnx_set_place(im, node, 0, ronde_dropout(x, (float)ratio), &place);
 }

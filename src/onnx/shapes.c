@@ -239,7 +239,7 @@ static ronde_status transpose_tensor(ronde__onnx_import *im, const ronde__onnx_n
     return RONDE_OK;
   }
   RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(node), NULL, 0));
-  return ronde__onnx_set_place(im, node, 0, ronde_transpose(x, order), &to);
+  return ronde__onnx_set_place(im, node, 0, ronde__onnx_transposed(x, order), &to);
 }
 
 ronde_status ronde__onnx_op_transpose(ronde__onnx_import *im, const ronde__onnx_node *node) {

@@ -25,7 +25,7 @@ static const char *words_of(const value *v) {
   case RONDE__ONNX_LENGTHS: return "lengths";
   case RONDE__ONNX_SEEN: return "a mask by lengths";
   case RONDE__ONNX_PACKED: return "a part of what attention reads";
-  default: return "a part of additive attention";
+  default: return "a part of attention";
   }
 }
 
@@ -321,7 +321,8 @@ static bool takes_lengths(const char *operator) {
 
 ronde_status ronde__onnx_build_discrete(ronde__onnx_import *im, const ronde__onnx_node *node, bool *done_out) {
   bool reads = false;
-  for (int i = 0; i < node->n_in && !reads; i++) reads = is_discrete(ronde__onnx_in(im, node, i));
+  const bool of_type = node->build == ronde__onnx_op_cast && RONDE__ONNX_IS(ronde__onnx_in(im, node, 1), ABSORBED);
+  for (int i = 0; i < (of_type ? 1 : node->n_in) && !reads; i++) reads = is_discrete(ronde__onnx_in(im, node, i));
   *done_out = reads && !takes_lengths(node->proto->op_type);
   if (!*done_out) return RONDE_OK;
   for (size_t k = 0; k < RONDE__COUNT(acts); k++)
