@@ -715,6 +715,9 @@ static const op_case op_cases[] = {
     SELF_ATTENTION(5, 6, 4, 1, false, true),
     SELF_ATTENTION(2, 150, 40, 2, true, false),
     SELF_ATTENTION(3, 64, 16, 4, true, true),
+    ATTENTION(2, 67, 130, 48, 3, false, true),
+    SELF_ATTENTION(3, 70, 64, 2, true, true),
+    SELF_ATTENTION(1, 133, 64, 1, false, false),
 
     /* one query, one key; panels that are cut, and several of them; lengths of one, none and too many */
     ADDITIVE(1, 1, 1, 1, false, false),

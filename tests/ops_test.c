@@ -119,10 +119,15 @@ static void ops_match_the_references_in_bf16(void **unused) {
   random_bits = 8;
   for (size_t i = 0; i < RONDE__COUNT(op_cases); i++) {
     const op_case *c = &op_cases[i];
-    if ((c->kind != RONDE__OP_CONV2D && c->kind != RONDE__OP_LINEAR) || (SMALL_CASES_ONLY && takes_long(c))) continue;
+    const bool multiplies_twice = c->kind == RONDE__OP_ATTENTION; /* what it has computed, and rounded */
+    const bool rounded = multiplies_twice || c->attr.act > RONDE__ACT_RELU;
+    if ((c->kind != RONDE__OP_CONV2D && c->kind != RONDE__OP_LINEAR && !multiplies_twice) ||
+        (SMALL_CASES_ONLY && takes_long(c)))
+      continue;
     reference ref = reference_make(c);
-    for (int p = 0; p < RONDE__OP_MAX_PARAMS; p++) ref.dparam[p].rounded = c->attr.act > RONDE__ACT_RELU;
-    for (int p = 0; p < ref.n_inputs; p++) ref.din[p].rounded = c->attr.act > RONDE__ACT_RELU;
+    for (int p = 0; p < RONDE__OP_MAX_PARAMS; p++) ref.dparam[p].rounded = rounded;
+    for (int p = 0; p < ref.n_inputs; p++) ref.din[p].rounded = rounded;
+    ref.out[0].rounded = multiplies_twice;
     *finding = 0;
     if (!check_bf16_case(c, &ref)) print_error("%s\n", finding);
     reference_free(&ref);
