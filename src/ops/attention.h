@@ -1,5 +1,5 @@
-/* Scaled dot-product attention: what its forms share. attention.c goes through tiles of queries and keys; a form packs what a head
- * multiplies, and multiplies. Legend: as in attention.c. */
+/* Scaled dot-product attention: what its forms share. attention_passes.c goes through tiles of queries and keys; a form packs what a head
+ * multiplies, and multiplies. Legend: as in attention_passes.c. */
 #ifndef RONDE_ATTENTION_H
 #define RONDE_ATTENTION_H
 
@@ -53,6 +53,10 @@ struct ronde__attention {
   ronde__gemm_pair score[2][2], out[2][2], dq[2][2], dk[2][2], dv[2][2];
 };
 
+/* Query, key and value lie side by side in one input. */
+static inline bool ronde__attention_is_packed(const ronde__op_attr *attr) {
+  return attr->n_inputs - attr->lengths == 1;
+}
 static inline int64_t ronde__attention_tiles(int64_t rows) { return ronde__ceil_div(rows, RONDE__ATTENTION_BLOCK); }
 static inline int64_t ronde__attention_rows(int64_t rows, int64_t tile) {
   return ronde__min(RONDE__ATTENTION_BLOCK, rows - tile * RONDE__ATTENTION_BLOCK);

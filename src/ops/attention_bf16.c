@@ -1,6 +1,6 @@
 /* Attention with operands of bfloat16 and sums of f32; scores and their softmax are f32. What all tiles of a head read is packed once
  * a head, shares and slopes once a tile. The last tiles are padded with zeros to what a product takes.
- * Legend: as in attention.c; A and B as in bf16.h. */
+ * Legend: as in attention_passes.c; A and B as in bf16.h. */
 #include "kernel/bf16.h"
 #include "ops/attention.h"
 
