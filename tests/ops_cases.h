@@ -678,6 +678,8 @@ static const op_case op_cases[] = {
 
     {RONDE__OP_LINEAR, 7, 6, 1, 40, .attr = {.out_channels = 67, .bias = true, .act = TANH}, .rank = 2},
     {RONDE__OP_LINEAR, 3, 5, 3, 8, .attr = {.out_channels = 10}, .rank = 4},
+    {RONDE__OP_LINEAR, 7, 6, 1, 96, .attr = {.out_channels = 160, .bias = true, .act = RELU}, .rank = 2},
+    {RONDE__OP_LINEAR, 2, 19, 1, 128, .attr = {.out_channels = 48, .bias = true}, .rank = 2},
     {RONDE__OP_CONCAT, 7, 20, 3, 5, .attr = {.n_inputs = 3, .dim = 1}},
     {RONDE__OP_CONCAT, 3, 5, 3, 8, .attr = {.n_inputs = 2, .dim = 3}, .rank = 4},
     {RONDE__OP_SPLIT, 7, 20, 3, 5, .attr = {.n_outputs = 3, .sizes = {1, 2, 2}, .dim = 2}},

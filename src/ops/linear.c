@@ -38,7 +38,8 @@ static void linear_layouts(ronde__op_desc *desc, const ronde__shape *in, const r
   ronde__phys *x = &desc->in[0];
   int64_t examples = x->n * x->c * x->h * x->w / features_of(&in[0]);
   if (in[0].rank > 1) *x = ronde__phys_make(x->layout, examples, features_of(&in[0]), 1, 1);
-  if (x->layout == RONDE__ROWS && desc->need_dinput[0]) *x = ronde__phys_make(RONDE__BLOCKS, x->n, x->c, x->h, x->w);
+  bool by_blocks = desc->need_dinput[0] || (in[0].rank > 1 && desc->compute.bf16);
+  if (x->layout == RONDE__ROWS && by_blocks) *x = ronde__phys_make(RONDE__BLOCKS, x->n, x->c, x->h, x->w);
   desc->out[0] = ronde__phys_make(RONDE__BLOCKS, x->n, features_of(out), 1, 1);
   desc->param[0] = ronde__weight_layout_make(x->layout == RONDE__BLOCKS ? RONDE__BLOCKED : RONDE__PANELS,
                                              features_of(out), x->c, x->h * x->w, desc->out[0].block, x->block);
