@@ -313,8 +313,19 @@ static const struct {
     {"ScatterND", OTHER, SCATTER, 3},
 };
 
+/* Whether what says sizes, axes, places or indices is integers. */
+static bool has_integers_where_needed(const ronde__onnx_node *node, const known *const *in, other what) {
+  if (what == FILL) return in[0]->integers;
+  if (what == SCATTER) return in[1]->integers;
+  if (what < RESHAPE || what > RUNNING_SUMS) return true;
+  for (int i = 1; i < node->n_in; i++)
+    if (in[i] && !in[i]->integers) return false;
+  return true;
+}
+
 static const known *other_act(ronde__onnx_import *im, const ronde__onnx_node *node, const known *const *in,
                               other what) {
+  if (!has_integers_where_needed(node, in, what)) return NULL;
   switch (what) {
   case CAST: return cast(im, node, in[0]);
   case WHERE: return choose(im, in);
