@@ -86,8 +86,8 @@ static ronde_status build_nodes(ronde__onnx_import *im) {
     y->order = RONDE__ONNX_AS_EVER;
     if (!y->x) return ronde_graph_status(im->graph);
   }
-  if (y->kind == RONDE__ONNX_TENSOR && y->order == RONDE__ONNX_AS_EVER && !y->merged && !y->transposed &&
-      y->at == (im->file->lead ? 0 : RONDE__ONNX_ALIKE))
+  const bool has_place = im->file->lead ? y->at == 0 || y->at == 1 : y->at == RONDE__ONNX_ALIKE;
+  if (y->kind == RONDE__ONNX_TENSOR && y->order == RONDE__ONNX_AS_EVER && !y->merged && !y->transposed && has_place)
     return RONDE_OK;
   return ronde__fail(RONDE_E_INPUT, "%s: its output %s is not an activation with the batch in front", im->file->path,
                      RONDE__SHOWN(im->file->names[im->file->output]));
@@ -125,7 +125,8 @@ static ronde_status set_input(ronde__onnx_import *im, int i, const ronde_tensor 
   const ronde__onnx_input *input = &im->file->inputs[i];
   ronde__onnx_value *value = &im->values[input->value];
   RONDE_TRY(check_input(im->file, i, x));
-  *value = (ronde__onnx_value){.kind = input->vocabulary ? RONDE__ONNX_TOKENS : RONDE__ONNX_TENSOR, .x = x};
+  *value =
+      (ronde__onnx_value){.kind = input->vocabulary ? RONDE__ONNX_TOKENS : RONDE__ONNX_TENSOR, .at = input->at, .x = x};
   if (!input->integers || input->vocabulary) return RONDE_OK;
   *value = (ronde__onnx_value){
       .kind = RONDE__ONNX_LENGTHS, .x = x, .n = input->rank, .size = {1}, .least = -INFINITY, .most = INFINITY};

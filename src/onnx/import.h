@@ -94,7 +94,7 @@ typedef struct ronde__onnx_value {
     RONDE__ONNX_ABSORBED /* what another node has built already */
   } kind;
   ronde__onnx_order order; /* TENSOR, */
-  int at;                  /* as in ronde__onnx_place, */
+  int at;                  /* as in ronde__onnx_place, of TOKENS too, */
   ronde__onnx_merged merged;
   const ronde_tensor *x;
   const Onnx__TensorProto *constant;   /* CONSTANT, */
@@ -161,6 +161,7 @@ typedef struct ronde__onnx_input {
   const char *name; /* in the file */
   int value;
   bool integers;
+  int at;   /* the batch's dimension in the file, 0 or 1 */
   int rank; /* in the file, without the batch */
   ronde__shape shape;
   const char

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* What an open dimension is called, "" if it has no name; NULL: it has a size. */
 static const char *open_name(const Onnx__TensorShapeProto__Dimension *dim) {
@@ -24,10 +25,21 @@ static ronde_status check_dim(const ronde__onnx *file, const char *input, const 
   return RONDE_OK;
 }
 
-/* Dimension d in the file, the batch being the first. */
+/* Whether a dimension is open, and called the batch. */
+static bool is_called_batch(const Onnx__TensorShapeProto__Dimension *dim) {
+  const char *name = open_name(dim);
+  return name && (!strncasecmp(name, "batch", 5) || !strcmp(name, "N"));
+}
+
+/* The dimension that is the batch: the second one, as PyTorch's recurrent layers have it, where it alone is called so; else the first. */
+static int find_batch(const Onnx__TensorShapeProto *shape) {
+  return shape->n_dim >= 2 && is_called_batch(shape->dim[1]) && !is_called_batch(shape->dim[0]);
+}
+
+/* Dimension d in the file, which is not the batch. */
 static ronde_status read_dim(ronde__onnx *file, ronde__onnx_input *input, const Onnx__TensorShapeProto *shape,
                              size_t d) {
-  const char *open = open_name(shape->dim[d]), *batch = open_name(shape->dim[0]);
+  const char *open = open_name(shape->dim[d]), *batch = open_name(shape->dim[input->at]);
   if (!open) RONDE_TRY(check_dim(file, input->name, shape->dim[d], d));
   if (open && *open && batch && !strcmp(open, batch))
     return ronde__fail(RONDE_E_INPUT, "%s: dimension %zu of its input %s, %s, is the batch a second time", file->path,
@@ -65,9 +77,12 @@ static ronde_status read_input(ronde__onnx *file, const Onnx__ValueInfoProto *fr
         RONDE_E_INPUT,
         "%s: its input %s is not a tensor of f32, int32 or int64 with a batch and 1 to 4 dimensions more", file->path,
         RONDE__SHOWN(from->name));
-  if (file->n_inputs == 0 && shape->dim[0]->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE)
-    file->batch = ronde__max(0, shape->dim[0]->dim_value);
-  for (size_t d = 1; d < shape->n_dim; d++) RONDE_TRY(read_dim(file, input, shape, d));
+  input->at = find_batch(shape);
+  const Onnx__TensorShapeProto__Dimension *batch = shape->dim[input->at];
+  if (file->n_inputs == 0 && batch->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE)
+    file->batch = ronde__max(0, batch->dim_value);
+  for (size_t d = 0; d < shape->n_dim; d++)
+    if ((int)d != input->at) RONDE_TRY(read_dim(file, input, shape, d));
   input->rank = input->shape.rank;
   if (input->rank == 0) input->shape = (ronde__shape){1, {1}};
   file->n_inputs++;

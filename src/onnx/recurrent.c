@@ -84,9 +84,13 @@ static ronde_status read_sequence(ronde__onnx_import *im, const ronde__onnx_node
   c->batch_first = ronde__onnx_attr_int(node, "layout", 0) != 0;
   bool is_sequence = x && x->kind == RONDE__ONNX_TENSOR && x->order == RONDE__ONNX_AS_EVER && !x->transposed &&
                      place.at == (c->batch_first ? 0 : 1) && place.rank == 3 && !place.merged;
+  const bool swapped = x && x->kind == RONDE__ONNX_TENSOR && place.rank == 3 && place.at == (c->batch_first ? 1 : 0);
   if (!is_sequence)
-    return ronde__onnx_fail(im, node,
-                            "its input is not [time, batch, features], or with layout 1 [batch, time, features]");
+    return ronde__onnx_fail(
+        im, node, "its input is not [time, batch, features], or with layout 1 [batch, time, features]%s",
+        swapped ? ": the batch of a file is its inputs' first dimension, unless the second one is open "
+                  "and called batch"
+                : "");
   c->x = x->x;
   return read_lengths(im, c);
 }

@@ -49,7 +49,8 @@ static ronde_status look_up(ronde__onnx_import *im, const ronde__onnx_node *node
     return ronde__onnx_fail(im, node, "its table has %lld rows, but there are %lld tokens", (long long)shape.dim[0],
                             (long long)tokens->x->vocabulary);
   RONDE_TRY(ronde__onnx_look_up(im, node, table->constant, table->fixed, tokens->x, &y));
-  return ronde__onnx_set(im, node, 0, y);
+  const ronde__onnx_place place = {y ? y->shape.rank + 1 : 0, tokens->at, RONDE__ONNX_ALONE, 0};
+  return ronde__onnx_set_place(im, node, 0, y, &place);
 }
 
 /* Of each token `there` where it is padding, else `other`, with the dims of v: a fixed table. */
@@ -275,7 +276,7 @@ static ronde_status shape_of(ronde__onnx_import *im, const ronde__onnx_node *nod
   value sizes = {.kind = RONDE__ONNX_SIZES}, all;
   if (v->kind > RONDE__ONNX_SEEN) return refuse(im, node);
   if (RONDE__ONNX_IS(v, TOKENS)) {
-    ronde__onnx_sizes_of(v->x, &(ronde__onnx_place){.at = 0}, &all);
+    ronde__onnx_sizes_of(v->x, &(ronde__onnx_place){.at = v->at}, &all);
   } else {
     all = (value){.kind = RONDE__ONNX_SIZES, .n = v->n + 1, .size = {RONDE__ONNX_BATCH}};
     memcpy(all.size + 1, v->size, (size_t)v->n * sizeof *v->size);
@@ -311,6 +312,14 @@ static const struct {
     {"Reshape", reshape},
 };
 
+/* What tokens go through wherever the batch stands. */
+static bool takes_any_place(const char *operator) {
+  static const char *const all[] = {"Gather", "Cast", "CastLike", "Shape", "Identity"};
+  for (size_t k = 0; k < RONDE__COUNT(all); k++)
+    if (!strcmp(operator, all[k])) return true;
+  return false;
+}
+
 /* Operators that read lengths themselves. */
 static bool takes_lengths(const char *operator) {
   static const char *const all[] = {"LSTM", "GRU", "RNN", "Attention"};
@@ -325,6 +334,12 @@ ronde_status ronde__onnx_build_discrete(ronde__onnx_import *im, const ronde__onn
   for (int i = 0; i < (of_type ? 1 : node->n_in) && !reads; i++) reads = is_discrete(ronde__onnx_in(im, node, i));
   *done_out = reads && !takes_lengths(node->proto->op_type);
   if (!*done_out) return RONDE_OK;
+  for (int i = 0; i < node->n_in && !takes_any_place(node->proto->op_type); i++) {
+    const value *v = ronde__onnx_in(im, node, i);
+    if (RONDE__ONNX_IS(v, TOKENS) && v->at != 0)
+      return ronde__onnx_fail(im, node, "the batch is not the first dimension of the tokens %s",
+                              RONDE__SHOWN(im->file->names[node->in[i]]));
+  }
   for (size_t k = 0; k < RONDE__COUNT(acts); k++)
     if (!strcmp(acts[k].of, node->proto->op_type)) return acts[k].build(im, node);
   return refuse(im, node);

@@ -395,6 +395,33 @@ class Recurrent(nn.Module):
         return self.fc(self.rnn(self.embed(x))[0])
 
 
+class LaterRecurrent(Recurrent):
+    """The same of tokens [places, batch], the order that PyTorch's recurrent layers have by default."""
+
+    batch_second = True
+
+    def __init__(self, kind, **options):
+        super().__init__(kind, **options)
+        self.rnn.batch_first = False
+
+
+class LaterEncoder(nn.Module):
+    """Of values [places, batch, features]."""
+
+    batch_second = True
+
+    def __init__(self, width=8):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(width, 2, 2 * width, dropout=0)
+        self.encoder, self.fc = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False), nn.Linear(width, 3)
+
+    def draw(self):
+        return [torch.randn(BATCH, STEPS, 8)], torch.randint(0, 3, (BATCH, STEPS))
+
+    def forward(self, x):
+        return self.fc(self.encoder(x))
+
+
 def folded_names(path, net):
     """What the exporter calls parameters that it has computed: those of recurrent layers, one behind the other, and the last
     matrix."""
@@ -440,6 +467,10 @@ def save(name, net, newer, open_dims):
             nn.init.uniform_(part.weight, 0.5, 1.5)
             nn.init.uniform_(part.bias, -0.3, 0.3)
     export_x, axes = tuple(x), [{0: "batch"} for _ in names]
+    at, run = 0, net
+    if hasattr(net, "batch_second"):
+        at, run = 1, lambda *x: net(*[one.transpose(0, 1) for one in x]).transpose(0, 1)
+        export_x, axes = tuple(one.transpose(0, 1).contiguous() for one in x), [{1: "batch"}]
     if open_dims:
         fixed = any(isinstance(part, nn.MultiheadAttention) for part in net.modules())
         export_x = tuple(one if fixed else torch.cat([one, one], dim=1) for one in x)
@@ -448,7 +479,7 @@ def save(name, net, newer, open_dims):
         shapes = {1: torch.export.Dim("places", max=2 * STEPS)} if open_dims else {}
         torch.onnx.export(net.train(), export_x, FOLDER / f"{name}.onnx", dynamo=True, external_data=False, optimize=False,
                           opset_version=newer, input_names=["input"],
-                          dynamic_shapes={"x": {0: torch.export.Dim("batch"), **shapes}})
+                          dynamic_shapes={"x": {at: torch.export.Dim("batch"), **shapes}})
         forget_sources(FOLDER / f"{name}.onnx")
     else:
         torch.onnx.export(net.train(), export_x, FOLDER / f"{name}.onnx", training=torch.onnx.TrainingMode.TRAINING,
@@ -457,12 +488,14 @@ def save(name, net, newer, open_dims):
     called = folded_names(FOLDER / f"{name}.onnx", net) if hasattr(net, "folds") and not newer else {}
     net.double()
     x = [one.double() if one.is_floating_point() else one for one in x]
-    outputs = net.eval()(*x)
+    net.eval()
+    outputs = run(*x)
     if hasattr(net, "draws_numbers"):  # which are others in Ronde, so that there is no loss to compare
         expected = {"batch": BATCH, "x": numbers(x[0]), "labels": labels.tolist(), "outputs": numbers(outputs)}
         (FOLDER / f"{name}.json").write_text(json.dumps(expected, indent=0) + "\n")
         return
-    loss = nn.functional.cross_entropy(net.train()(*x).flatten(0, -2), labels.flatten())
+    net.train()
+    loss = nn.functional.cross_entropy(run(*x).flatten(0, -2), labels.flatten())
     loss.backward()
     places = {"places": [one.shape[1] for one in x]} if open_dims else {}
     x = torch.cat([one.flatten(1) for one in x], dim=1)
@@ -476,6 +509,7 @@ def save(name, net, newer, open_dims):
 KINDS = {"torch-resnet": Net, "torch-attention": Attention, "torch-windows": Windows,
          "torch-shuffle": Shuffle, "torch-encoder": Encoder, "torch-causal": Causal, "torch-translator": Translator,
          "torch-lstm": lambda: Recurrent(nn.LSTM), "torch-lstms": lambda: Recurrent(nn.LSTM, num_layers=2, bidirectional=True),
+         "torch-later-grus": lambda: LaterRecurrent(nn.GRU, bidirectional=True), "torch-later-encoder": LaterEncoder,
          "torch-series1d": lambda: Series1d(True), "torch-drops": lambda: Drops(False), "torch-bert": bert, "torch-grus": lambda: Recurrent(nn.GRU, num_layers=2, bidirectional=True)}
 OPEN = {"torch-open-encoder": lambda: Encoder(most=16), "torch-open-causal": Causal, "torch-open-translator": Translator, "torch-open-gpt": Decoder,
         "torch-open-lstms": KINDS["torch-lstms"], "torch-open-series": Series, "torch-open-masks": Masks}
@@ -485,6 +519,8 @@ NEWER = {"torch-buffers": (Buffers, 20), "torch-newer-resnet": (Net, 20), "torch
          "torch-newer-open-masks": (Masks, 20), "torch-newer-windows": (Windows, 20), "torch-newer-strided": (Strided, 20),
          "torch-newer-series1d": (lambda: Series1d(False), 20), "torch-newer-drops": (lambda: Drops(True), 20),
          "torch-newer-lstms": (KINDS["torch-lstms"], 20), "torch-newer-grus": (KINDS["torch-grus"], 20),
+         "torch-newer-later-lstms": (lambda: LaterRecurrent(nn.LSTM, num_layers=2, bidirectional=True), 20),
+         "torch-newer-later-encoder": (LaterEncoder, 20),
          "torch-newer-open-lstm": (lambda: Recurrent(nn.LSTM, bias=False), 20),
          "torch-newer-gpt2": (gpt2, 23), "torch-newer-llama": (llama, 23), "torch-newer-bert": (bert, 23),
          "torch-newer-vit": (vit, 23), "torch-newer-distilbert": (distilbert, 23)}
