@@ -45,15 +45,15 @@ void ronde__fused_act_backward(const ronde__op_desc *desc, const ronde__op_call 
 }
 
 /* Rows of bfloat16 are widened a few at a time, which adds them in the same order as all at once. */
-static void block_sums(const fused_job *j, int64_t ob) {
-  const ronde__phys *out = &j->desc->out[0];
+void ronde__bias_gradient_of_block(const ronde__op_desc *desc, const ronde__op_call *call, int64_t ob) {
+  const ronde__phys *out = &desc->out[0];
   int64_t block = out->block, rows = out->h * out->w * out->n, few = out->bf16 ? STRETCH / block : rows;
-  float *db = j->call->dparam[1] + ob * block, room[STRETCH];
-  if (!j->call->accumulate_dparam[1]) memset(db, 0, (size_t)block * sizeof *db);
+  float *db = call->dparam[1] + ob * block, room[STRETCH];
+  if (!call->accumulate_dparam[1]) memset(db, 0, (size_t)block * sizeof *db);
   for (int64_t r = 0; r < rows; r += few) {
     int64_t n = ronde__min(few, rows - r);
-    const float *dy = ronde__widen(j->desc, out, j->call->dout[0], (ob * rows + r) * block, n * block, room);
-    j->desc->compute.kernels->column_sums(dy, block, n, block, db);
+    const float *dy = ronde__widen(desc, out, call->dout[0], (ob * rows + r) * block, n * block, room);
+    desc->compute.kernels->column_sums(dy, block, n, block, db);
   }
 }
 
@@ -65,7 +65,7 @@ static void bias_part(void *arg, int thread, int n_threads) {
   ronde__thread_chunk(lanes ? out->c : ronde__phys_blocks(out), thread, n_threads, &begin, &end);
   for (int64_t i = begin; i < end; i++) {
     if (!lanes) {
-      block_sums(j, i);
+      ronde__bias_gradient_of_block(j->desc, j->call, i);
       continue;
     }
     float sum = j->desc->compute.kernels->sum(j->call->dout[0] + i * plane, plane);

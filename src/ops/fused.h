@@ -8,6 +8,8 @@
 void ronde__fused_bias_act(const ronde__op_desc *desc, const ronde__op_call *call, int64_t ob, float *y, int64_t rows);
 /* Bias gradient of a BLOCKS or LANES output; dout is the gradient before the activation. */
 void ronde__bias_gradient(const ronde__op_desc *desc, const ronde__op_call *call);
+/* The same of channel block ob of BLOCKS, for who reads its gradients anyway, by the calling thread alone. */
+void ronde__bias_gradient_of_block(const ronde__op_desc *desc, const ronde__op_call *call, int64_t ob);
 /* Turns the gradient behind the fused activation into the one before it, in place. */
 void ronde__fused_act_backward(const ronde__op_desc *desc, const ronde__op_call *call);
 

@@ -182,6 +182,7 @@ static void linear_bf16_pack_transposed_input_part(void *arg, int thread, int n_
   }
 }
 
+/* And the bias gradient, of a block at a time, while it is in cache. */
 static void linear_bf16_pack_gradient_part(void *arg, int thread, int n_threads) {
   const ronde__linear_piece *j = arg;
   const linear_bf16_state *s = j->state;
@@ -191,6 +192,7 @@ static void linear_bf16_pack_gradient_part(void *arg, int thread, int n_threads)
   ronde__thread_chunk(ronde__phys_blocks(y), thread, n_threads, &begin, &end);
   for (int64_t ob = begin; ob < end; ob++) {
     const float *dy = j->call->dout[0] + ob * size;
+    if (j->desc->attr.bias && j->call->dparam[1]) ronde__bias_gradient_of_block(j->desc, j->call, ob);
     if (j->desc->need_dinput[0]) j->desc->compute.bf16->pack(dy, size, to.rows + ob * size);
     if (!j->desc->frozen[0])
       j->desc->compute.bf16->pack_panels(dy, y->block, y->n, y->block, s->k, to.panels + ob * s->k * y->block, s->k);
@@ -250,7 +252,6 @@ static ronde_status linear_bf16_backward(const ronde__op_desc *desc, const void 
   ronde__linear_piece j = {.desc = desc, .state = state, .call = call};
   const linear_bf16_state *s = state;
   ronde__fused_act_backward(desc, call);
-  if (desc->attr.bias) ronde__bias_gradient(desc, call);
   if (!desc->frozen[0]) ronde__pool_run(call->pool, linear_bf16_pack_transposed_input_part, &j);
   ronde__pool_run(call->pool, linear_bf16_pack_gradient_part, &j);
   ronde__linear_backward_pieces(desc, state, call, strip_of(s->data.count, desc->out[0].block),
