@@ -2,8 +2,6 @@
  * side first were no faster on an Intel Xeon.) */
 #include "ops/attention.h"
 
-#include <string.h>
-
 enum { BLOCK = RONDE__ATTENTION_BLOCK };
 
 /* [D][BLOCK]: forward of a tile of queries, backward of all, and of their gradients. */
