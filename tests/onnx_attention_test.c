@@ -1,4 +1,5 @@
-/* Scaled dot-product attention that a file writes as several nodes: which files become the op of that name. That their outputs and gradients are PyTorch's is for onnx_test.c. */
+/* Scaled dot-product attention that a file writes as several nodes: which files become the op of that name. That their outputs and
+ * gradients are PyTorch's is for onnx_test.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,12 +12,6 @@
 #include "onnx_testing.h"
 
 #define GOLDEN RONDE_SOURCE_DIR "/tests/golden/onnx"
-
-static int n_nodes_of(const ronde_graph *graph, ronde__op_kind kind) {
-  int n = 0;
-  for (int i = 0; i < graph->n_nodes; i++) n += graph->nodes[i].kind == kind;
-  return n;
-}
 
 /* By the exporters of PyTorch and the classes of Hugging Face: masks are causal, of truths or of numbers, made in front of the scores
  * or behind them, or let everything be seen. Masks by padding stay products and softmaxes. */
@@ -41,8 +36,8 @@ static void attention_of_files(void **unused) {
     assert_non_null(ronde__onnx_build(file, graph, x, 0, RONDE__ONNX_CLASSES));
     for (int k = 0; k < graph->n_nodes; k++)
       n_causal += graph->nodes[k].kind == RONDE__OP_ATTENTION && graph->nodes[k].attr.causal;
-    assert_int_equal(n_nodes_of(graph, RONDE__OP_ATTENTION), files[i].attention);
-    assert_int_equal(n_nodes_of(graph, RONDE__OP_SOFTMAX), files[i].softmax);
+    assert_int_equal(onnx_n_nodes_of(graph, RONDE__OP_ATTENTION), files[i].attention);
+    assert_int_equal(onnx_n_nodes_of(graph, RONDE__OP_SOFTMAX), files[i].softmax);
     assert_int_equal(n_causal, files[i].causal);
     ronde_graph_destroy(graph);
     ronde__onnx_close(file);

@@ -229,12 +229,6 @@ static void test_products_with_a_sigmoid(void **state) {
   ronde__onnx_close(file);
 }
 
-static int n_nodes_of(const ronde_graph *graph, ronde__op_kind kind) {
-  int n = 0;
-  for (int i = 0; i < graph->n_nodes; i++) n += graph->nodes[i].kind == kind;
-  return n;
-}
-
 /* Those of channels, of examples, in place, and as Hugging Face makes them. */
 static void test_dropouts_of_random_numbers(void **state) {
   static const struct {
@@ -276,9 +270,9 @@ static void test_shuffles_of_channels(void **state) {
     ronde__onnx *file;
     assert_int_equal(ronde__onnx_open(wanted[i].file, &file), RONDE_OK);
     onnx_subject s = subject_of_file(file, false);
-    assert_int_equal(n_nodes_of(s.graph, RONDE__OP_CHANNEL_SHUFFLE), wanted[i].shuffles);
-    assert_int_equal(n_nodes_of(s.graph, RONDE__OP_TRANSPOSE), wanted[i].transposes);
-    assert_int_equal(n_nodes_of(s.graph, RONDE__OP_RESHAPE), wanted[i].reshapes);
+    assert_int_equal(onnx_n_nodes_of(s.graph, RONDE__OP_CHANNEL_SHUFFLE), wanted[i].shuffles);
+    assert_int_equal(onnx_n_nodes_of(s.graph, RONDE__OP_TRANSPOSE), wanted[i].transposes);
+    assert_int_equal(onnx_n_nodes_of(s.graph, RONDE__OP_RESHAPE), wanted[i].reshapes);
     onnx_subject_destroy(&s);
     ronde__onnx_close(file);
   }

@@ -18,5 +18,6 @@ onnx_subject onnx_subject_of(ronde_graph *graph, bool training);
 /* The weights in the file. */
 void onnx_subject_load(onnx_subject *s, const ronde__onnx *file);
 void onnx_subject_destroy(onnx_subject *s);
+int onnx_n_nodes_of(const ronde_graph *graph, ronde__op_kind kind);
 
 #endif

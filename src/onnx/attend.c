@@ -68,8 +68,9 @@ bool ronde__onnx_heads_of(const ronde_tensor *x, bool turned, ronde__onnx_heads 
   return true;
 }
 
-ronde_tensor *ronde__onnx_attend(const ronde__onnx_heads heads[3], double scale,
-                                 const ronde_attention_options *options) {
+/* [T,F] of heads. */
+static const ronde_tensor *attend(const ronde__onnx_heads heads[3], double scale,
+                                  const ronde_attention_options *options) {
   const double wanted = 1 / sqrt((double)heads[QUERY].view.dim[2]);
   const ronde_tensor *x[3];
   rows all[3];
@@ -87,4 +88,11 @@ ronde_tensor *ronde__onnx_attend(const ronde__onnx_heads heads[3], double scale,
     if (lies && i != VALUE) scale *= all[i].scale;
   }
   return ronde_attention(scaled(x[QUERY], scale / wanted), x[KEY], x[VALUE], options);
+}
+
+const ronde_tensor *ronde__onnx_attend(const ronde__onnx_heads heads[3], double scale, bool causal,
+                                       const ronde_tensor *lengths) {
+  const int64_t *q = heads[QUERY].view.dim, by_row[] = {q[1], q[0], q[2]};
+  const ronde_attention_options options = {.heads = (int)q[0], .causal = causal, .lengths = lengths};
+  return ronde_transpose(ronde_reshape(attend(heads, scale, &options), 3, by_row), (int[]){1, 0, 2});
 }

@@ -145,12 +145,10 @@ static bool is_plain(const ronde__onnx_import *im, const attention *a) {
          (!a->in_rows || (float)a->scale == (float)(1 / sqrt((double)a->d)));
 }
 
-static const ronde_tensor *attend_heads(const attention *a, const ronde_attention_options *options) {
-  const int64_t by_row[] = {a->t, a->heads, a->d};
+static const ronde_tensor *attend_heads(const attention *a) {
   ronde__onnx_heads heads[3];
   for (int i = 0; i < 3; i++) ronde__onnx_heads_of(a->x[i], false, &heads[i]);
-  const ronde_tensor *y = ronde_reshape(ronde__onnx_attend(heads, a->scale, options), 3, by_row);
-  return ronde_transpose(y, (int[]){1, 0, 2});
+  return ronde__onnx_attend(heads, a->scale, a->causal, a->lengths);
 }
 
 static ronde_status build_plain(ronde__onnx_import *im, const attention *a) {
@@ -158,7 +156,7 @@ static ronde_status build_plain(ronde__onnx_import *im, const attention *a) {
   RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(a->node), NULL, 0));
   const ronde_tensor *y = a->packed    ? ronde_self_attention(a->packed, &options)
                           : a->in_rows ? ronde_attention(a->x[QUERY], a->x[KEY], a->x[VALUE], &options)
-                                       : attend_heads(a, &options);
+                                       : attend_heads(a);
   return ronde__onnx_set(im, a->last, OUT, y);
 }
 

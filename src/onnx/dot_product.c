@@ -6,8 +6,6 @@
  * Legend: H heads, T queries, S keys, D features of a head, F = H D. */
 #include "onnx/import.h"
 
-#include <math.h>
-
 enum { MAX_NODES = 6, NEIGHBOURS = 64 };
 enum { QUERY, KEY, VALUE };
 
@@ -123,13 +121,9 @@ static bool is_one_attention(ronde__onnx_import *im, const dot_product *a, const
 
 static ronde_status build_one(ronde__onnx_import *im, const dot_product *a, const ronde__onnx_heads *heads,
                               const scores *c) {
-  const int64_t *q = heads[QUERY].view.dim, by_row[] = {q[1], q[0], q[2]};
-  const ronde_attention_options options = {.heads = (int)q[0], .causal = c->causal};
   const ronde__onnx_place place = ronde__onnx_place_of(ronde__onnx_in(im, a->all[0], QUERY));
   RONDE_TRY(ronde__graph_name_next(im->graph, ronde__onnx_node_name(a->all[0]), NULL, 0));
-  const ronde_tensor *y = ronde_reshape(ronde__onnx_attend(heads, c->scale, &options), 3, by_row);
-  return y ? ronde__onnx_set_place(im, a->all[a->n], 0, ronde_transpose(y, (int[]){1, 0, 2}), &place)
-           : ronde_graph_status(im->graph);
+  return ronde__onnx_set_place(im, a->all[a->n], 0, ronde__onnx_attend(heads, c->scale, c->causal, NULL), &place);
 }
 
 /* ---- the building's list ---- */

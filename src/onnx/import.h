@@ -384,6 +384,8 @@ typedef struct ronde__onnx_view {
   double scale;
 } ronde__onnx_view;
 
+/* How far apart neighbours in each dimension lie. */
+void ronde__onnx_row_major(int rank, const int64_t *dims, int64_t *step_out);
 /* All of x. */
 ronde__onnx_view ronde__onnx_view_of(const ronde_tensor *x);
 /* Its dimension d is the one that was order[d]. */
@@ -416,9 +418,10 @@ typedef struct ronde__onnx_heads {
 
 /* false: x has not three dimensions. */
 bool ronde__onnx_heads_of(const ronde_tensor *x, bool turned, ronde__onnx_heads *heads_out);
-/* softmax(scale query keyT) value, [T,H D], of three whose sizes go together; read where they lie in rows of features, if they do. */
-ronde_tensor *ronde__onnx_attend(const ronde__onnx_heads heads[3], double scale,
-                                 const ronde_attention_options *options);
+/* softmax(scale query keyT) value, [H,T,D], of three whose sizes go together, by the next node's name; read where they lie in rows of
+ * features, if they do. lengths: [1], how many keys there are, or NULL: all. */
+const ronde_tensor *ronde__onnx_attend(const ronde__onnx_heads heads[3], double scale, bool causal,
+                                       const ronde_tensor *lengths);
 
 /* ---- dot_product.c: scaled dot-product attention, which is many nodes ---- */
 

@@ -61,8 +61,7 @@ void ronde__known_copy_steps(const known *from, int64_t first, const int64_t *st
 }
 
 void ronde__known_steps_of(const known *array, int64_t step_out[MAX_RANK]) {
-  int64_t step = 1;
-  for (int d = array->rank - 1; d >= 0; d--) step_out[d] = step, step *= array->dim[d];
+  ronde__onnx_row_major(array->rank, array->dim, step_out);
 }
 
 const known *ronde__known_spread(ronde__onnx_import *im, const known *array, int rank, const int64_t *dims) {

@@ -304,21 +304,18 @@ static ronde_status reshape(ronde__onnx_import *im, const ronde__onnx_node *node
 static const struct {
   const char *of;
   ronde__onnx_operator build;
+  bool any_place; /* of tokens' batch */
 } acts[] = {
-    {"Gather", look_up},      {"Equal", compare}, {"Where", choose},    {"ReduceMax", last_place},
-    {"Clip", clip},           {"Max", at_least},  {"Squeeze", squeeze}, {"Expand", expand},
-    {"Unsqueeze", unsqueeze}, {"Cast", cast},     {"Shape", shape_of},  {"Identity", pass_on},
-    {"Not", invert},          {"Less", see},      {"Greater", see},     {"CastLike", cast},
-    {"Reshape", reshape},
+    {"Gather", look_up, true},       {"Equal", compare, false},
+    {"Where", choose, false},        {"ReduceMax", last_place, false},
+    {"Clip", clip, false},           {"Max", at_least, false},
+    {"Squeeze", squeeze, false},     {"Expand", expand, false},
+    {"Unsqueeze", unsqueeze, false}, {"Cast", cast, true},
+    {"Shape", shape_of, true},       {"Identity", pass_on, true},
+    {"Not", invert, false},          {"Less", see, false},
+    {"Greater", see, false},         {"CastLike", cast, true},
+    {"Reshape", reshape, false},
 };
-
-/* What tokens go through wherever the batch stands. */
-static bool takes_any_place(const char *operator) {
-  static const char *const all[] = {"Gather", "Cast", "CastLike", "Shape", "Identity"};
-  for (size_t k = 0; k < RONDE__COUNT(all); k++)
-    if (!strcmp(operator, all[k])) return true;
-  return false;
-}
 
 /* Operators that read lengths themselves. */
 static bool takes_lengths(const char *operator) {
@@ -334,15 +331,16 @@ ronde_status ronde__onnx_build_discrete(ronde__onnx_import *im, const ronde__onn
   for (int i = 0; i < (of_type ? 1 : node->n_in) && !reads; i++) reads = is_discrete(ronde__onnx_in(im, node, i));
   *done_out = reads && !takes_lengths(node->proto->op_type);
   if (!*done_out) return RONDE_OK;
-  for (int i = 0; i < node->n_in && !takes_any_place(node->proto->op_type); i++) {
+  size_t k = 0;
+  while (k < RONDE__COUNT(acts) && strcmp(acts[k].of, node->proto->op_type) != 0) k++;
+  const bool any_place = k < RONDE__COUNT(acts) && acts[k].any_place;
+  for (int i = 0; i < node->n_in && !any_place; i++) {
     const value *v = ronde__onnx_in(im, node, i);
     if (RONDE__ONNX_IS(v, TOKENS) && v->at != 0)
       return ronde__onnx_fail(im, node, "the batch is not the first dimension of the tokens %s",
                               RONDE__SHOWN(im->file->names[node->in[i]]));
   }
-  for (size_t k = 0; k < RONDE__COUNT(acts); k++)
-    if (!strcmp(acts[k].of, node->proto->op_type)) return acts[k].build(im, node);
-  return refuse(im, node);
+  return k < RONDE__COUNT(acts) ? acts[k].build(im, node) : refuse(im, node);
 }
 
 bool ronde__onnx_in_lengths(const ronde__onnx_import *im, const ronde__onnx_node *node, int i, int64_t most,

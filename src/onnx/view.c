@@ -2,11 +2,15 @@
  * read them where they lie. The moves stay in the graph, and nobody executes what nobody reads. */
 #include "onnx/import.h"
 
+void ronde__onnx_row_major(int rank, const int64_t *dims, int64_t *step_out) {
+  int64_t step = 1;
+  for (int d = rank - 1; d >= 0; d--) step_out[d] = step, step *= dims[d];
+}
+
 ronde__onnx_view ronde__onnx_view_of(const ronde_tensor *x) {
   ronde__onnx_view view = {.x = x, .scale = 1};
-  int64_t step = 1;
   view.rank = ronde_tensor_dims(x, view.dim);
-  for (int d = view.rank - 1; d >= 0; d--) view.step[d] = step, step *= view.dim[d];
+  ronde__onnx_row_major(view.rank, view.dim, view.step);
   return view;
 }
 
@@ -42,16 +46,11 @@ static bool change_steps(ronde__onnx_view *view, const ronde__shape *x, const in
   return true;
 }
 
-static void steps_of(const ronde__shape *x, int64_t step_out[RONDE_MAX_RANK]) {
-  int64_t step = 1;
-  for (int d = x->rank - 1; d >= 0; d--) step_out[d] = step, step *= x->dim[d];
-}
-
 static bool through_transpose(ronde__onnx_view *view, const ronde__node *node, const ronde__shape *y,
                               const ronde__shape *x) {
   int64_t from[RONDE_MAX_RANK], own[RONDE_MAX_RANK], to[RONDE_MAX_RANK];
-  steps_of(y, from);
-  steps_of(x, own);
+  ronde__onnx_row_major(y->rank, y->dim, from);
+  ronde__onnx_row_major(x->rank, x->dim, own);
   for (int d = 0; d < y->rank; d++) to[d] = own[node->attr.order[d]];
   return change_steps(view, y, from, to, 0);
 }
@@ -59,8 +58,8 @@ static bool through_transpose(ronde__onnx_view *view, const ronde__node *node, c
 static bool through_split(ronde__onnx_view *view, const ronde__node *node, const ronde__shape *y,
                           const ronde__shape *x) {
   int64_t from[RONDE_MAX_RANK], to[RONDE_MAX_RANK], before = 0;
-  steps_of(y, from);
-  steps_of(x, to);
+  ronde__onnx_row_major(y->rank, y->dim, from);
+  ronde__onnx_row_major(x->rank, x->dim, to);
   for (int i = 0; node->out[i] != view->x->id; i++) before += node->attr.sizes[i];
   return change_steps(view, y, from, to, before * to[node->attr.dim]);
 }

@@ -27,7 +27,8 @@ typedef struct ronde__attention_head {
  * columns are left as they are between. Rows of keys that are not there are zero where they are handed back. y is
  * [D][BLOCK]; dq, dk and dv are [rows][D] of the tile, dq with room for BLOCK rows. */
 typedef struct ronde__attention_products {
-  void (*make)(const ronde__op_desc *desc, ronde__attention *s);
+  /* The kernels of a tile, by whether it is the last one of queries, and of keys. */
+  void (*make)(const ronde__op_desc *desc, ronde__attention *s, int last_q, int last_k);
   int64_t (*packed_elems)(const ronde__attention *s, bool backward); /* floats */
   /* What all tiles of a head read. */
   void (*pack)(const ronde__attention_head *head);

@@ -64,7 +64,7 @@ static int64_t padded_rows(int64_t rows, int64_t tile) {
   return ronde__round_up(ronde__attention_rows(rows, tile), RONDE__BF16_STEP);
 }
 
-static void make_kernels(const ronde__op_desc *desc, ronde__attention *s, int last_q, int last_k) {
+static void make(const ronde__op_desc *desc, ronde__attention *s, int last_q, int last_k) {
   int64_t tile = last_q ? ronde__attention_tiles(s->t) - 1 : 0, k = last_k ? ronde__attention_tiles(s->s) - 1 : 0;
   int q = (int)padded_rows(s->t, tile), keys = (int)ronde__attention_rows(s->s, k), padded = (int)padded_rows(s->s, k),
       d = (int)s->d;
@@ -83,10 +83,6 @@ static void make_kernels(const ronde__op_desc *desc, ronde__attention *s, int la
   s->out[last_q][last_k] = ronde__gemm_pair_resolve(desc, out);
   s->dq[last_q][last_k] = ronde__gemm_pair_resolve(desc, dq);
   s->dk[last_q][last_k] = s->dv[last_q][last_k] = ronde__gemm_pair_resolve(desc, dk);
-}
-
-static void make(const ronde__op_desc *desc, ronde__attention *s) {
-  for (int i = 0; i < 4; i++) make_kernels(desc, s, i / 2, i % 2);
 }
 
 /* ---- packing ---- */

@@ -13,7 +13,7 @@ static int64_t packed_elems(const ronde__attention *s, bool backward) {
   return BLOCK * s->d * (backward ? 2 * ronde__attention_tiles(s->t) : 1);
 }
 
-static void make_kernels(const ronde__op_desc *desc, ronde__attention *s, int last_q, int last_k) {
+static void make(const ronde__op_desc *desc, ronde__attention *s, int last_q, int last_k) {
   int q = (int)(last_q ? ronde__attention_rows(s->t, ronde__attention_tiles(s->t) - 1) : ronde__min(BLOCK, s->t));
   int k = (int)(last_k ? ronde__attention_rows(s->s, ronde__attention_tiles(s->s) - 1) : ronde__min(BLOCK, s->s));
   int d = (int)s->d;
@@ -27,10 +27,6 @@ static void make_kernels(const ronde__op_desc *desc, ronde__attention *s, int la
   s->dq[last_q][last_k] = ronde__gemm_pair_resolve(desc, dq);
   s->dk[last_q][last_k] = ronde__gemm_pair_resolve(desc, dk);
   s->dv[last_q][last_k] = ronde__gemm_pair_resolve(desc, dv);
-}
-
-static void make(const ronde__op_desc *desc, ronde__attention *s) {
-  for (int i = 0; i < 4; i++) make_kernels(desc, s, i / 2, i % 2);
 }
 
 /* Rows of a tile of queries, or of gradients, as [D][BLOCK]. */

@@ -29,7 +29,7 @@ ronde_status ronde__attention_prepare(const ronde__op_desc *desc, const ronde__a
   s->d = s->f / s->heads;
   s->scale = (float)(1 / sqrt((double)s->d));
   s->products = products;
-  products->make(desc, s);
+  for (int i = 0; i < 4; i++) products->make(desc, s, i / 2, i % 2);
   *state_out = s;
   return RONDE_OK;
 }

@@ -35,3 +35,9 @@ void onnx_subject_destroy(onnx_subject *s) {
   ronde__net_destroy(s->net);
   ronde_graph_destroy(s->graph);
 }
+
+int onnx_n_nodes_of(const ronde_graph *graph, ronde__op_kind kind) {
+  int n = 0;
+  for (int i = 0; i < graph->n_nodes; i++) n += graph->nodes[i].kind == kind;
+  return n;
+}
