@@ -19,7 +19,7 @@ typedef struct expected {
   int64_t n;
   float *exact, *magnitude;
   double length; /* terms of the sums */
-  bool rounded;  /* some of their terms are rounded to bfloat16 first */
+  int rounded;   /* some of their terms are rounded to bfloat16 first, so many times one behind the other */
 } expected;
 
 typedef struct reference {

@@ -114,20 +114,30 @@ static void ops_match_the_references(void **unused) {
     if (n_cases[kind] == 0) fail_msg("no case for %s", ronde__ops[kind]->name);
 }
 
+/* How many products in a row take what the one before has computed, rounded. */
+static int roundings_of(const op_case *c) {
+  switch (c->kind) {
+  case RONDE__OP_LSTM:
+  case RONDE__OP_GRU:
+  case RONDE__OP_RNN: return 4; /* one a step, of which the ones before fade */
+  case RONDE__OP_ATTENTION: return 1;
+  default: return 0;
+  }
+}
+
 static void ops_match_the_references_in_bf16(void **unused) {
   if (!ronde__bf16_available(0)) print_message("SKIP: this CPU has no bfloat16\n");
   random_bits = 8;
   for (size_t i = 0; i < RONDE__COUNT(op_cases); i++) {
     const op_case *c = &op_cases[i];
-    const bool multiplies_twice = c->kind == RONDE__OP_ATTENTION; /* what it has computed, and rounded */
-    const bool rounded = multiplies_twice || c->attr.act > RONDE__ACT_RELU;
-    if ((c->kind != RONDE__OP_CONV2D && c->kind != RONDE__OP_LINEAR && !multiplies_twice) ||
-        (SMALL_CASES_ONLY && takes_long(c)))
+    const int rounded = roundings_of(c);
+    if ((c->kind != RONDE__OP_CONV2D && c->kind != RONDE__OP_LINEAR && !rounded) || (SMALL_CASES_ONLY && takes_long(c)))
       continue;
+    const int back = rounded ? rounded : c->attr.act > RONDE__ACT_RELU;
     reference ref = reference_make(c);
-    for (int p = 0; p < RONDE__OP_MAX_PARAMS; p++) ref.dparam[p].rounded = rounded;
-    for (int p = 0; p < ref.n_inputs; p++) ref.din[p].rounded = rounded;
-    ref.out[0].rounded = multiplies_twice;
+    for (int p = 0; p < RONDE__OP_MAX_PARAMS; p++) ref.dparam[p].rounded = back;
+    for (int p = 0; p < ref.n_inputs; p++) ref.din[p].rounded = back;
+    for (int i = 0; i < ref.n_outputs; i++) ref.out[i].rounded = rounded;
     *finding = 0;
     if (!check_bf16_case(c, &ref)) print_error("%s\n", finding);
     reference_free(&ref);

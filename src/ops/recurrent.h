@@ -46,8 +46,10 @@ const ronde__cell *ronde__cell_of(const ronde__op_attr *attr); /* cells.c */
 /* bias [R H] of a row from both vectors. */
 void ronde__cell_biases(const ronde__cell *cell, const float *of_x, const float *of_h, int64_t h, float *bias);
 
-/* The members of the ops' form: recurrent_plan.c and recurrent.c. */
-ronde_status ronde__recurrent_prepare(const ronde__op_desc *desc, void **state_out);
+/* The members of the ops' forms, which differ in the operands: recurrent_plan.c, recurrent_forward.c and recurrent_backward.c. */
+struct ronde__recurrent_operands;
+ronde_status ronde__recurrent_prepare(const ronde__op_desc *desc, const struct ronde__recurrent_operands *operands,
+                                      void **state_out);
 void ronde__recurrent_release(const ronde__op_desc *desc, void *state);
 size_t ronde__recurrent_saved(const ronde__op_desc *desc, const void *state);
 size_t ronde__recurrent_work(const ronde__op_desc *desc, const void *state, bool backward);

@@ -1,9 +1,9 @@
 /* The products of a recurrent layer, and the memory that it needs. */
+#include "kernel/bf16.h"
 #include "ops/recurrent_plan.h"
 
-/* Of a product: kernels go by few rows, so that more gain little; and weights of so many features, and of a panel, are half of a
- * second-level cache. */
-enum { MOST_ROWS = 24, MOST_FEATURES = 512 };
+/* Weights in f32 of so many features, and of a panel, are half of a small second-level cache. */
+enum { MOST_FEATURES = 512 };
 
 void ronde__recurrent_release(const ronde__op_desc *desc, void *opaque) {
   ronde__recurrent_state *s = opaque;
@@ -42,6 +42,11 @@ static rows rows_of_group(const ronde__recurrent_state *s) {
 /* The size of equal pieces, the last one perhaps smaller, of which none is larger than `most`. */
 static int64_t even_piece(int64_t n, int64_t most) { return ronde__ceil_div(n, ronde__ceil_div(n, most)); }
 
+/* Of n columns of a matrix of so many rows in panels: what a product takes for the distance of its rows. */
+static int64_t panel_apart(const ronde__recurrent_state *s, int64_t rows, int64_t n) {
+  return s->operands->has_copies ? rows : n;
+}
+
 /* From a row of x, or of its gradient, to the next of its group. */
 static int64_t x_apart(const ronde__recurrent_state *s) { return s->by_example ? s->f : s->t * s->f; }
 
@@ -52,12 +57,18 @@ static void make_forward(const ronde__op_desc *desc, ronde__recurrent_state *s) 
     for (int narrow = 0; narrow < 2; narrow++) {
       int n = (int)(narrow ? s->h % RONDE__PANEL : RONDE__PANEL);
       if (n == 0 || (!narrow && s->h < RONDE__PANEL)) continue;
-      ronde__gemm_shape x = {
-          .m = (int)group.m[last], .n = n, .lda = x_apart(s), .ldb = n, .ldc = group.apart * s->row * n};
-      ronde__gemm_shape h = {.m = (int)step.m[last], .n = n, .k = (int)s->h, .lda = s->h, .ldb = n};
+      ronde__gemm_shape x = {.m = (int)group.m[last],
+                             .n = n,
+                             .lda = x_apart(s),
+                             .ldc = group.apart * s->row * n,
+                             .operands = s->operands->form};
+      ronde__gemm_shape h = {
+          .m = (int)step.m[last], .n = n, .k = (int)s->h, .lda = s->h, .operands = s->operands->form};
+      h.ldb = panel_apart(s, s->h, n);
       h.ldc = (s->cell->adds ? s->row : s->g) * n;
       for (int end = 0; end < 2; end++) {
         x.k = (int)(end ? f_rest : s->f_piece);
+        x.ldb = panel_apart(s, x.k, n);
         s->rows_of_x[last][narrow][end] = ronde__gemm_pair_resolve(desc, x);
       }
       s->sums_of_h[last][narrow] = ronde__gemm_pair_resolve(desc, h);
@@ -68,44 +79,48 @@ static void make_forward(const ronde__op_desc *desc, ronde__recurrent_state *s) 
 static ronde_status make_gates_sum(const ronde__op_desc *desc, const ronde__recurrent_state *s, const rows *of,
                                    int64_t begin, int64_t end, int64_t n, int64_t ldc, const int *column,
                                    ronde__gates_sum *sum) {
-  int64_t wholes = s->h / RONDE__PANEL, rest = s->h % RONDE__PANEL, count = end - begin;
+  int64_t wholes = s->h / RONDE__PANEL, rest = s->h % RONDE__PANEL, count = end - begin, bytes = s->operands->bytes;
   RONDE_TRY(ronde__gemm_list_create(count * wholes, &sum->wholes));
   RONDE_TRY(ronde__gemm_list_create(rest ? count : 0, &sum->narrows));
   for (int64_t i = 0; i < count; i++) {
     int64_t g = begin + i, place = column ? column[g] : g;
     for (int64_t p = 0; p < wholes; p++) {
-      sum->wholes.a[i * wholes + p] =
-          (uint64_t)(p * RONDE__PANEL * s->row * s->t * s->n + place * RONDE__PANEL) * sizeof(float);
-      sum->wholes.b[i * wholes + p] = (uint64_t)((g * s->h + p * RONDE__PANEL) * n) * sizeof(float);
+      sum->wholes.a[i * wholes + p] = (uint64_t)(bytes * (ronde__recurrent_row(s, p, 0, 0) + place * RONDE__PANEL));
+      sum->wholes.b[i * wholes + p] = (uint64_t)(bytes * (g * s->h + p * RONDE__PANEL) * n);
     }
     if (!rest) continue;
-    sum->narrows.a[i] = (uint64_t)(place * rest) * sizeof(float); /* from the last panel on */
-    sum->narrows.b[i] = (uint64_t)((g * s->h + wholes * RONDE__PANEL) * n) * sizeof(float);
+    sum->narrows.a[i] = (uint64_t)(bytes * place * rest); /* from the last panel on */
+    sum->narrows.b[i] = (uint64_t)(bytes * (g * s->h + wholes * RONDE__PANEL) * n);
   }
   for (int last = 0; last < 2; last++) {
     ronde__gemm_shape shape = {.m = (int)of->m[last],
                                .n = (int)n,
                                .k = RONDE__PANEL,
                                .lda = of->apart * s->row * RONDE__PANEL,
-                               .ldb = n,
-                               .ldc = ldc};
+                               .ldb = panel_apart(s, RONDE__PANEL, n),
+                               .ldc = ldc,
+                               .operands = s->operands->form};
     if (wholes) sum->whole[last] = ronde__gemm_pair_resolve(desc, shape);
-    shape.k = (int)rest, shape.lda = of->apart * s->row * rest;
+    shape.k = (int)rest, shape.lda = of->apart * s->row * rest, shape.ldb = panel_apart(s, rest, n);
     if (rest) sum->narrow[last] = ronde__gemm_pair_resolve(desc, shape);
   }
   return RONDE_OK;
 }
 
+/* m columns of gates' rows by n. */
 static ronde_status make_rows_sum(const ronde__op_desc *desc, const ronde__recurrent_state *s, int64_t m, int64_t n,
                                   int64_t ldc, ronde__rows_sum *sum) {
-  int64_t rows = s->n * s->t;
+  const int64_t rows = ronde__recurrent_padded(s), bytes = s->operands->bytes;
+  const bool copies = s->operands->has_copies;
   RONDE_TRY(ronde__gemm_list_create(rows / RONDE__ROWS_CHUNK, &sum->chunks));
   for (int64_t i = 0; i < sum->chunks.count; i++) {
-    sum->chunks.a[i] = (uint64_t)(i * RONDE__ROWS_CHUNK * s->row * m) * sizeof(float);
-    sum->chunks.b[i] = (uint64_t)(i * RONDE__ROWS_CHUNK * n) * sizeof(float);
+    int64_t first = i * RONDE__ROWS_CHUNK;
+    sum->chunks.a[i] = (uint64_t)(bytes * first * (copies ? RONDE__BF16_PANEL : s->row * m));
+    sum->chunks.b[i] = (uint64_t)(bytes * first * (copies ? RONDE__BF16_PANEL : n));
   }
-  ronde__gemm_shape shape = {
-      .m = (int)m, .n = (int)n, .k = RONDE__ROWS_CHUNK, .lda = s->row * m, .ldb = n, .ldc = ldc, .trans_a = true};
+  ronde__gemm_shape shape = {.m = (int)m, .n = (int)n, .k = RONDE__ROWS_CHUNK, .ldc = ldc};
+  if (copies) shape.lda = rows, shape.ldb = rows, shape.operands = RONDE__OF_BF16_TILES;
+  else shape.lda = s->row * m, shape.ldb = n, shape.trans_a = true;
   if (sum->chunks.count) sum->chunk = ronde__gemm_pair_resolve(desc, shape);
   shape.k = (int)(rows % RONDE__ROWS_CHUNK);
   if (shape.k) sum->rest = ronde__gemm_pair_resolve(desc, shape);
@@ -136,18 +151,20 @@ static ronde_status make_backward(const ronde__op_desc *desc, ronde__recurrent_s
   return RONDE_OK;
 }
 
-ronde_status ronde__recurrent_prepare(const ronde__op_desc *desc, void **state_out) {
+ronde_status ronde__recurrent_prepare(const ronde__op_desc *desc, const ronde__recurrent_operands *operands,
+                                      void **state_out) {
   const ronde__cell *cell = ronde__cell_of(&desc->attr);
   const ronde__phys *x = &desc->in[0];
   ronde__recurrent_state *s;
   RONDE__ALLOC(s, sizeof *s, "plan of a recurrent layer");
+  s->operands = operands;
   s->cell = cell, s->g = cell->gates, s->row = cell->row;
   s->n = x->n, s->t = x->c, s->f = x->w, s->h = desc->attr.out_channels;
   s->piece = ronde__ceil_div(s->n, desc->threads);
   s->n_pieces = ronde__ceil_div(s->n, s->piece);
   s->by_example = s->t >= s->n;
-  s->group = even_piece(ronde__recurrent_line(s), MOST_ROWS);
-  s->f_piece = even_piece(s->f, MOST_FEATURES);
+  s->group = even_piece(ronde__recurrent_line(s), operands->most_rows);
+  s->f_piece = ronde__min(s->f, ronde__round_up(even_piece(s->f, MOST_FEATURES), operands->feature));
   make_forward(desc, s);
   ronde_status status = make_backward(desc, s);
   if (status != RONDE_OK) ronde__recurrent_release(desc, s);
@@ -161,23 +178,73 @@ size_t ronde__recurrent_saved(const ronde__op_desc *desc, const void *opaque) {
   return (size_t)(s->t * s->n * (s->row + ronde__recurrent_has_cells(s)) * s->h);
 }
 
-/* Forward: the weights of h, the bias twice, peepholes, the present h, its sums where they lie apart, and what it is reset to;
- * of each thread a piece of those of x.
- * Backward: the rows' gradients; h before each step, and x, in panels; the gradients of h and of cells; the weights of h;
- * peepholes; what h is reset to, in panels, and the gradient of that; of each thread a panel of those of x,
- * and of their gradients where these are told at once. */
+/* ---- the memory of a call ---- */
+
+/* What is given out of `base`, or only counted where that is NULL. */
+typedef struct cursor {
+  float *base;
+  int64_t taken;
+} cursor;
+
+static void *take(cursor *at, int64_t elems, int64_t bytes) {
+  float *taken = at->base && elems ? at->base + at->taken : NULL;
+  at->taken += ronde__round_up(ronde__ceil_div(elems * bytes, (int64_t)sizeof(float)), RONDE__QUANTUM);
+  return taken;
+}
+
+static void lay_forward(const ronde__op_desc *desc, const ronde__recurrent_state *s, cursor *at,
+                        ronde__recurrent_scratch *w) {
+  const int64_t bytes = s->operands->bytes, now = s->n * s->h, vectors = desc->attr.bias ? s->row * s->h : 0;
+  const bool copies = s->operands->has_copies, resets = s->cell->reset;
+  w->w_hh = take(at, s->g * s->h * s->h, bytes);
+  w->w_ih = take(at, desc->threads * s->f_piece * RONDE__PANEL, bytes);
+  w->bias = take(at, vectors, sizeof(float));
+  w->bias_panels = take(at, vectors, sizeof(float));
+  w->peepholes = take(at, desc->attr.peepholes ? 3 * s->h : 0, sizeof(float));
+  w->now = take(at, now, sizeof(float));
+  w->sums = take(at, s->cell->adds ? 0 : s->g * now, sizeof(float));
+  w->reset = take(at, resets ? now : 0, sizeof(float));
+  w->x_rows = take(at, copies ? s->n * s->t * s->f : 0, bytes);
+  w->now_rows = copies ? take(at, now, bytes) : w->now;
+  w->reset_rows = copies ? take(at, resets ? now : 0, bytes) : w->reset;
+}
+
+static void lay_backward(const ronde__op_desc *desc, const ronde__recurrent_state *s, cursor *at,
+                         ronde__recurrent_scratch *w) {
+  const int64_t bytes = s->operands->bytes, now = s->n * s->h, rows = s->n * s->t, panels = ronde__panels_of(s->h);
+  const int64_t padded = ronde__recurrent_padded(s);
+  const int64_t weights_threads = ronde__min(desc->threads, s->g * panels);
+  const bool copies = s->operands->has_copies, resets = s->cell->reset;
+  w->w_hh = take(at, s->g * s->h * s->h, bytes);
+  w->w_ih = take(at, ronde__min(desc->threads, ronde__panels_of(s->f)) * s->g * s->h * RONDE__PANEL, bytes);
+  w->pieces = take(at, desc->in_pieces ? weights_threads * RONDE__PANEL * s->f : 0, sizeof(float));
+  w->left = take(at, copies ? weights_threads * RONDE__PANEL * padded : 0, bytes);
+  w->peepholes = take(at, desc->attr.peepholes ? 3 * s->h : 0, sizeof(float));
+  w->drows = take(at, rows * s->row * s->h, sizeof(float));
+  w->before = take(at, rows * s->h, sizeof(float));
+  w->x = take(at, rows * s->f, sizeof(float));
+  w->reset = take(at, resets ? rows * s->h : 0, sizeof(float));
+  w->dh = take(at, now, sizeof(float));
+  w->dcell = take(at, ronde__recurrent_has_cells(s) ? now : 0, sizeof(float));
+  w->dreset = take(at, resets ? now : 0, sizeof(float));
+  w->drow_rows = copies ? take(at, rows * s->row * s->h, bytes) : w->drows;
+  w->x_right = copies ? take(at, padded * s->f, bytes) : w->x;
+  w->before_right = copies ? take(at, padded * s->h, bytes) : w->before;
+  w->reset_right = copies ? take(at, resets ? padded * s->h : 0, bytes) : w->reset;
+}
+
+int64_t ronde__recurrent_lay(const ronde__op_desc *desc, const ronde__recurrent_state *s, bool backward, float *base,
+                             ronde__recurrent_scratch *scratch) {
+  cursor at = {.base = base};
+  *scratch = (ronde__recurrent_scratch){0};
+  if (backward) lay_backward(desc, s, &at, scratch);
+  else lay_forward(desc, s, &at, scratch);
+  return at.taken;
+}
+
 size_t ronde__recurrent_work(const ronde__op_desc *desc, const void *opaque, bool backward) {
-  const ronde__recurrent_state *s = opaque;
-  int64_t rows = s->t * s->n, now = s->n * s->h, weights = s->h * s->g * s->h;
-  int64_t peepholes = desc->attr.peepholes ? 3 * s->h : 0;
-  bool resets = s->cell->reset != NULL;
-  if (backward)
-    return (
-        size_t)(rows * ((s->row + 1 + resets) * s->h + s->f) + (2 + resets) * now + weights + peepholes +
-                ronde__min(desc->threads, ronde__panels_of(s->f)) * s->g * s->h * RONDE__PANEL +
-                (desc->in_pieces ? ronde__min(desc->threads, s->g * ronde__panels_of(s->h)) * RONDE__PANEL * s->f : 0));
-  return (size_t)(weights + 2 * s->row * s->h + peepholes + (1 + resets) * now + (s->cell->adds ? 0 : s->g * now) +
-                  desc->threads * s->f_piece * RONDE__PANEL);
+  ronde__recurrent_scratch unused;
+  return (size_t)ronde__recurrent_lay(desc, opaque, backward, NULL, &unused);
 }
 
 const char *ronde__recurrent_implementation(const ronde__op_desc *desc, const void *opaque) {

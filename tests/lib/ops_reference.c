@@ -10,12 +10,12 @@ float *magnitudes_of(const float *x, int64_t n) {
 }
 
 expected expected_make(int64_t n, double length) {
-  return (expected){n, calloc((size_t)n, sizeof(float)), calloc((size_t)n, sizeof(float)), length, false};
+  return (expected){n, calloc((size_t)n, sizeof(float)), calloc((size_t)n, sizeof(float)), length, 0};
 }
 
 double expected_bound(const expected *e, int64_t i) {
   double bound = (4 + 2 * sqrt(e->length)) * 0x1p-24 * (double)e->magnitude[i];
-  return e->rounded ? bound + 0x1p-8 * (double)e->magnitude[i] : bound;
+  return bound + e->rounded * 0x1p-8 * (double)e->magnitude[i];
 }
 
 int64_t example_elems(const op_case *c) { return c->c * c->h * c->w; }
