@@ -123,10 +123,12 @@ static void recurrent_step_back(const ronde__recurrent_job *j, int64_t n0, int64
   for (int64_t p = 0; p < panels && s->cell->reset; p++)
     for (int64_t n = n0; n < n1; n++) recurrent_reset_back(j, n, t, p);
   if (s->cell->reset) recurrent_copy_drows(j, n0, n1, t);
-  for (int64_t p = 0; p < panels && t < steps; p++)
+  for (int64_t i = 0; i < panels && t < steps; i++) {
+    int64_t p = ronde__recurrent_turn(s, t, i);
     recurrent_sum_gates(j, &s->dh[ronde__panel_is_narrow(s->h, p)], last, t, n0,
                         ronde__recurrent_at(s, j->w.w_hh, p * RONDE__PANEL * all),
                         ronde__recurrent_dh(j, j->w.dh, p, n0), true);
+  }
 }
 
 /* Of the first state, from the panels of dh. */

@@ -97,8 +97,8 @@ static void recurrent_sums_of_h(const ronde__recurrent_job *j, const float *now,
   const ronde__recurrent_state *s = j->s;
   rows = ronde__recurrent_at(s, rows, n0 * s->h);
   ronde__recurrent_copy(j, now + n0 * s->h, (n1 - n0) * s->h, rows);
-  for (int64_t p = 0; p < ronde__panels_of(s->h); p++)
-    for (int64_t g = begin, width = ronde__panel_width(s->h, p); g < end; g++) {
+  for (int64_t i = 0; i < ronde__panels_of(s->h); i++)
+    for (int64_t g = begin, p = ronde__recurrent_turn(s, t, i), width = ronde__panel_width(s->h, p); g < end; g++) {
       const ronde__gemm_pair *gemm = &s->sums_of_h[last][ronde__panel_is_narrow(s->h, p)];
       const void *weights = ronde__recurrent_at(s, j->w.w_hh, (g * s->h + p * RONDE__PANEL) * s->h);
       if (j->w.sums)

@@ -92,6 +92,12 @@ static inline void ronde__recurrent_pack_peepholes(const ronde__recurrent_job *j
     ronde__recurrent_pack_vectors(j->s, j->call->param[ronde__peepholes_at(&j->desc->attr)], 3, j->w.peepholes);
 }
 
+/* The i-th panel that step t goes through: every other step the other way round, so that it begins with weights that the one before
+ * has left in cache. */
+static inline int64_t ronde__recurrent_turn(const ronde__recurrent_state *s, int64_t t, int64_t i) {
+  return t % 2 ? ronde__panels_of(s->h) - 1 - i : i;
+}
+
 /* ---- groups of rows ---- */
 
 /* The first row of one, and whether it is the last of its example or step. */
