@@ -366,9 +366,9 @@ static void the_record_says_what_travels(void **state) {
   json_t *run = small_job(dropping, HYBRID "workers=2 steps=5 out=%s/record", folder);
   json_t *names = json_at(run, "communication.split_parameters");
   assert_int_equal(json_array_size(names), 6);
-  /* Of 4 examples a rank: forward 36 values of each, which are data; of all 8 examples half of fc1's 3 blocks of 64 and of
-   * fc2's 4, and 4 examples of a part of fc3's block, which is rank 0's alone. */
-  double own_blocks = 4 * 8 * (64 * 3 / 2. + 64 * 4 / 2.), fc3 = 4 * 4 * 16 / 2.;
+  /* Of 4 examples a rank: forward 36 values of each, which are data; of all 8 examples half of fc1's 5 blocks of 32 and of
+   * fc2's 7, and 4 examples of a part of fc3's block, which is rank 0's alone. */
+  double own_blocks = 4 * 8 * (32 * 5 / 2. + 32 * 7 / 2.), fc3 = 4 * 4 * 16 / 2.;
   double inputs = 4 * 4 * 36.;
   double forward = real_at(run, "communication.gathered_bytes_per_step");
   double backward = real_at(run, "communication.scattered_bytes_per_step");

@@ -4,9 +4,18 @@
 
 #include <string.h>
 
+/* Padding is multiplied, on both sides of a layer; narrow blocks are multiplied more slowly, and those of 48 in bfloat16 by half steps. The
+ * costs of a channel were compared on an Intel Xeon (docs/notebook/blocks.md). */
 int64_t ronde__channel_block(int64_t channels) {
-  int64_t blocks = ronde__ceil_div(channels, RONDE__MAX_BLOCK);
-  return ronde__round_up(ronde__ceil_div(channels, blocks), RONDE__QUANTUM);
+  static const struct {
+    int64_t block, cost;
+  } choices[] = {{RONDE__MAX_BLOCK, 100}, {48, 110}, {32, 108}, {RONDE__QUANTUM, 130}};
+  int64_t best = 0;
+  for (size_t i = 0; i < RONDE__COUNT(choices); i++) {
+    int64_t cost = choices[i].cost * ronde__round_up(channels, choices[i].block);
+    if (i == 0 || cost < choices[best].cost * ronde__round_up(channels, choices[best].block)) best = (int64_t)i;
+  }
+  return choices[best].block;
 }
 
 ronde__phys ronde__phys_make(ronde__layout layout, int64_t n, int64_t c, int64_t h, int64_t w) {

@@ -53,7 +53,7 @@ bool ronde__phys_alike(const ronde__phys *a, const ronde__phys *b);
 /* Examples times T: rows of a matrix that ROWS hold for each example, [T][F], which other layouts take as examples of F
  * features. T is 1 where the form has examples of the whole shape. */
 int64_t ronde__phys_rows(const ronde__phys *phys, const ronde__shape *shape);
-/* Channels per block: at most 64, a multiple of the quantum, as little padding as the number of blocks allows. */
+/* Channels per block: 64, 48, 32 or 16, so wide that the blocks are few, and so narrow that little of the last one is padding. */
 int64_t ronde__channel_block(int64_t channels);
 
 /* Copies between two forms of the same n and c*h*w features, which a flattened image and a vector may split
