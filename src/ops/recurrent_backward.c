@@ -233,7 +233,7 @@ static void recurrent_weights_of(const ronde__recurrent_job *j, int64_t rows, in
   const ronde__recurrent_state *s = j->s;
   const ronde__op_call *call = j->call;
   int64_t width = ronde__panel_width(s->h, p), row = gate * s->h + p * RONDE__PANEL;
-  int64_t panel_rows = s->operands->has_copies ? ronde__recurrent_padded(s) : s->n * s->t;
+  int64_t panel_rows = ronde__recurrent_padded(s);
   bool narrow = ronde__panel_is_narrow(s->h, p);
   const float *first = j->w.drows + ronde__recurrent_row(s, p, 0, 0);
   const float *d[] = {first + gate * width, first + s->cell->column[gate] * width};

@@ -187,50 +187,53 @@ typedef struct cursor {
 } cursor;
 
 static void *take(cursor *at, int64_t elems, int64_t bytes) {
-  float *taken = at->base && elems ? at->base + at->taken : NULL;
+  float *taken = at->base ? at->base + at->taken : NULL;
   at->taken += ronde__round_up(ronde__ceil_div(elems * bytes, (int64_t)sizeof(float)), RONDE__QUANTUM);
   return taken;
 }
 
+static float *take_floats(cursor *at, int64_t elems) { return take(at, elems, sizeof(float)); }
+
 static void lay_forward(const ronde__op_desc *desc, const ronde__recurrent_state *s, cursor *at,
                         ronde__recurrent_scratch *w) {
-  const int64_t bytes = s->operands->bytes, now = s->n * s->h, vectors = desc->attr.bias ? s->row * s->h : 0;
-  const bool copies = s->operands->has_copies, resets = s->cell->reset;
+  const int64_t bytes = s->operands->bytes, now = s->n * s->h;
   w->w_hh = take(at, s->g * s->h * s->h, bytes);
   w->w_ih = take(at, desc->threads * s->f_piece * RONDE__PANEL, bytes);
-  w->bias = take(at, vectors, sizeof(float));
-  w->bias_panels = take(at, vectors, sizeof(float));
-  w->peepholes = take(at, desc->attr.peepholes ? 3 * s->h : 0, sizeof(float));
-  w->now = take(at, now, sizeof(float));
-  w->sums = take(at, s->cell->adds ? 0 : s->g * now, sizeof(float));
-  w->reset = take(at, resets ? now : 0, sizeof(float));
-  w->x_rows = take(at, copies ? s->n * s->t * s->f : 0, bytes);
-  w->now_rows = copies ? take(at, now, bytes) : w->now;
-  w->reset_rows = copies ? take(at, resets ? now : 0, bytes) : w->reset;
+  if (desc->attr.bias) w->bias = take_floats(at, s->row * s->h), w->bias_panels = take_floats(at, s->row * s->h);
+  if (desc->attr.peepholes) w->peepholes = take_floats(at, 3 * s->h);
+  w->now_rows = w->now = take_floats(at, now);
+  if (!s->cell->adds) w->sums = take_floats(at, s->g * now);
+  if (s->cell->reset) w->reset_rows = w->reset = take_floats(at, now);
+  if (!s->operands->has_copies) return;
+  w->x_rows = take(at, s->n * s->t * s->f, bytes);
+  w->now_rows = take(at, now, bytes);
+  if (s->cell->reset) w->reset_rows = take(at, now, bytes);
 }
 
 static void lay_backward(const ronde__op_desc *desc, const ronde__recurrent_state *s, cursor *at,
                          ronde__recurrent_scratch *w) {
-  const int64_t bytes = s->operands->bytes, now = s->n * s->h, rows = s->n * s->t, panels = ronde__panels_of(s->h);
-  const int64_t padded = ronde__recurrent_padded(s);
-  const int64_t weights_threads = ronde__min(desc->threads, s->g * panels);
-  const bool copies = s->operands->has_copies, resets = s->cell->reset;
+  const int64_t bytes = s->operands->bytes, now = s->n * s->h, rows = s->n * s->t, padded = ronde__recurrent_padded(s);
+  const int64_t weights_threads = ronde__min(desc->threads, s->g * ronde__panels_of(s->h));
+  const bool copies = s->operands->has_copies;
   w->w_hh = take(at, s->g * s->h * s->h, bytes);
   w->w_ih = take(at, ronde__min(desc->threads, ronde__panels_of(s->f)) * s->g * s->h * RONDE__PANEL, bytes);
-  w->pieces = take(at, desc->in_pieces ? weights_threads * RONDE__PANEL * s->f : 0, sizeof(float));
+  w->pieces = take_floats(at, desc->in_pieces ? weights_threads * RONDE__PANEL * s->f : 0);
   w->left = take(at, copies ? weights_threads * RONDE__PANEL * padded : 0, bytes);
-  w->peepholes = take(at, desc->attr.peepholes ? 3 * s->h : 0, sizeof(float));
-  w->drows = take(at, rows * s->row * s->h, sizeof(float));
-  w->before = take(at, rows * s->h, sizeof(float));
-  w->x = take(at, rows * s->f, sizeof(float));
-  w->reset = take(at, resets ? rows * s->h : 0, sizeof(float));
-  w->dh = take(at, now, sizeof(float));
-  w->dcell = take(at, ronde__recurrent_has_cells(s) ? now : 0, sizeof(float));
-  w->dreset = take(at, resets ? now : 0, sizeof(float));
-  w->drow_rows = copies ? take(at, rows * s->row * s->h, bytes) : w->drows;
-  w->x_right = copies ? take(at, padded * s->f, bytes) : w->x;
-  w->before_right = copies ? take(at, padded * s->h, bytes) : w->before;
-  w->reset_right = copies ? take(at, resets ? padded * s->h : 0, bytes) : w->reset;
+  if (desc->attr.peepholes) w->peepholes = take_floats(at, 3 * s->h);
+  w->drow_rows = w->drows = take_floats(at, rows * s->row * s->h);
+  w->before_right = w->before = take_floats(at, rows * s->h);
+  w->x_right = w->x = take_floats(at, rows * s->f);
+  w->dh = take_floats(at, now);
+  if (ronde__recurrent_has_cells(s)) w->dcell = take_floats(at, now);
+  if (s->cell->reset) {
+    w->reset_right = w->reset = take_floats(at, rows * s->h);
+    w->dreset = take_floats(at, now);
+  }
+  if (!copies) return;
+  w->drow_rows = take(at, rows * s->row * s->h, bytes);
+  w->before_right = take(at, padded * s->h, bytes);
+  w->x_right = take(at, padded * s->f, bytes);
+  if (s->cell->reset) w->reset_right = take(at, padded * s->h, bytes);
 }
 
 int64_t ronde__recurrent_lay(const ronde__op_desc *desc, const ronde__recurrent_state *s, bool backward, float *base,
