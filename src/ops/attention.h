@@ -30,6 +30,8 @@ typedef struct ronde__attention_products {
   /* The kernels of a tile, by whether it is the last one of queries, and of keys. */
   void (*make)(const ronde__op_desc *desc, ronde__attention *s, int last_q, int last_k);
   int64_t (*packed_elems)(const ronde__attention *s, bool backward); /* floats */
+  /* The gradient of the output of query t, as the products below take it; until the next call. In front of `pack`. */
+  const float *(*gradient)(const ronde__attention_head *head, int64_t t);
   /* What all tiles of a head read. */
   void (*pack)(const ronde__attention_head *head);
   /* Forward: what all tiles of keys read of a tile of queries. */

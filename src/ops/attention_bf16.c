@@ -131,6 +131,15 @@ static void pack_backward(const ronde__attention_head *head) {
     pack_tile(head, head->x[RONDE__KEY], s->ld, s->s, k, p.keys + k * BLOCK * s->d);
 }
 
+/* In places that are filled later. */
+static const float *gradient(const ronde__attention_head *head, int64_t t) {
+  const ronde__attention *s = head->s;
+  const packed p = packed_of(head);
+  bf16_of(head)->pack(head->dy + t * s->f, s->d, p.turned);
+  bf16_of(head)->unpack(p.turned, s->d, p.padded);
+  return p.padded;
+}
+
 static void pack(const ronde__attention_head *head) {
   const ronde__attention *s = head->s;
   const packed p = packed_of(head);
@@ -184,8 +193,8 @@ static void gradients(const ronde__attention_head *head, int64_t tile, int64_t k
 
 /* ---- the form ---- */
 
-static const ronde__attention_products products = {make,   packed_elems, pack,   pack_queries,
-                                                   scores, outputs,      slopes, gradients};
+static const ronde__attention_products products = {make,   packed_elems, gradient, pack,     pack_queries,
+                                                   scores, outputs,      slopes,   gradients};
 
 /* Heads of whole panels. By dot products of pairs it took 1.1 to 1.3 times as long as in f32. */
 static bool takes(const ronde__op_desc *desc) {

@@ -36,6 +36,8 @@ static void turn(const ronde__attention_head *head, const float *x, int64_t ld, 
                                          BLOCK);
 }
 
+static const float *gradient(const ronde__attention_head *head, int64_t t) { return head->dy + t * head->s->f; }
+
 static void pack(const ronde__attention_head *head) {
   const ronde__attention *s = head->s;
   for (int64_t tile = 0; tile < ronde__attention_tiles(s->t) && head->dy; tile++) {
@@ -78,8 +80,8 @@ static void gradients(const ronde__attention_head *head, int64_t tile, int64_t k
   ronde__attention_multiply(&ronde__attention_pick(s, s->dq, tile, k)->add, slopes, rows_at(head, RONDE__KEY, k), dq);
 }
 
-static const ronde__attention_products products = {make,   packed_elems, pack,   pack_queries,
-                                                   scores, outputs,      slopes, gradients};
+static const ronde__attention_products products = {make,   packed_elems, gradient, pack,     pack_queries,
+                                                   scores, outputs,      slopes,   gradients};
 
 static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
   return ronde__attention_prepare(desc, &products, state_out);

@@ -214,8 +214,9 @@ static void backward_head(const attention_job *j, int64_t item, const scratch *w
   const ronde__attention *s = j->s;
   const ronde__attention_head head = head_of(j, item, w->packed, true);
   memset(w->dq, 0, (size_t)(w->dots - w->dq) * sizeof *w->dq);
-  for (int64_t t = 0; t < s->t; t++)
-    w->dots[t] = (float)j->desc->compute.kernels->dot(j->call->out[0] + head.at + t * s->f, head.dy + t * s->f, s->d);
+  for (int64_t t = 0; t < s->t; t++) /* of the rounded gradient, or the slopes of a query would not add up to 0 */
+    w->dots[t] = (float)j->desc->compute.kernels->dot(j->call->out[0] + head.at + t * s->f,
+                                                      s->products->gradient(&head, t), s->d);
   s->products->pack(&head);
   for (int64_t k = 0; k < ronde__attention_tiles(head.n_keys); k++)
     for (int64_t tile = j->desc->attr.causal ? k : 0; tile < ronde__attention_tiles(s->t); tile++)
