@@ -89,45 +89,57 @@ def logical(pairs, at):
     return out
 
 
-def make_images(model, padding, channels, size, classes, batch):
+# What a case is: how to build its network, facts, inputs by dtype, labels, batch, sums of a sketch, its loss, and runs in f32.
+
+
+def images(model, padding, channels, size, classes, batch):
     n = 3 * batch - 2
     x = models.values(models.INPUT_STREAM, n * channels * size * size, 1.0).reshape(n, channels, size, size)
     y = torch.from_numpy(models.labels(n, classes))
     inputs = {dtype: torch.from_numpy(x).to(dtype) for dtype in (torch.float64, torch.float32)}
 
     facts = {"model": model, "padding": padding, "shape": [channels, size, size], "classes": classes}
-    return make(lambda: models.build(model, channels, size, classes, padding), facts, inputs, y, batch, models.SKETCH)
+    build = lambda: models.build(model, channels, size, classes, padding)
+    return build, facts, inputs, y, batch, models.SKETCH, models.cross_entropy, 1
 
 
-def make_sequences(model, steps, vocabulary, batch, kind):
+def sequences(model, steps, vocabulary, batch, kind):
     n = 3 * batch - 2
     x = torch.from_numpy(getattr(models, kind)(n, steps, vocabulary))
     y = torch.from_numpy(models.sequence_labels(n, steps, vocabulary))
     facts = {"model": model, "padding": "same", "shape": [steps], "classes": vocabulary, "vocabulary": vocabulary}
     facts.update({"padded": True} if kind == "padded_tokens" else {"decoder": True} if kind == "translations" else {})
     inputs = {torch.float64: x, torch.float32: x}
-    return make(lambda: NETWORKS[model](vocabulary, steps, vocabulary), facts, inputs, y, batch, SEQUENCE_SUMS)
+    build = lambda: NETWORKS[model](vocabulary, steps, vocabulary)
+    return build, facts, inputs, y, batch, SEQUENCE_SUMS, models.cross_entropy, 1
 
 
-def make_recordings(model, bands, frames, labels, classes, batch):
+def recordings(model, bands, frames, labels, classes, batch):
     x, y = models.recordings(3 * batch - 2, bands, frames, labels, classes)
     inputs = {dtype: torch.from_numpy(x).to(dtype) for dtype in (torch.float64, torch.float32)}
     facts = {"model": model, "padding": "same", "shape": [1, bands, frames], "classes": classes, "labels": labels}
     facts["lengths"] = True
     build = lambda: models.DeepSpeech2(bands, frames, classes)
-    return make(build, facts, inputs, torch.from_numpy(y), batch, SEQUENCE_SUMS, models.ctc)
+    return build, facts, inputs, torch.from_numpy(y), batch, SEQUENCE_SUMS, models.ctc, 1
 
 
-def make_speeches(model, bands, frames, characters, classes, batch):
+def speeches(model, bands, frames, characters, classes, batch):
     x = models.speeches(3 * batch - 2, bands, frames, characters, classes)
     inputs = {dtype: torch.from_numpy(x).to(dtype) for dtype in (torch.float64, torch.float32)}
     facts = {"model": model, "padding": "same", "shape": [1, bands, frames], "classes": classes}
     facts.update({"labels": characters, "lengths": True, "text": True})
     build = lambda: models.Tacotron2(classes, bands, frames)
-    return make(build, facts, inputs, torch.zeros(len(x)), batch, SEQUENCE_SUMS, models.speech_loss, ORDERS)
+    return build, facts, inputs, torch.zeros(len(x)), batch, SEQUENCE_SUMS, models.speech_loss, ORDERS
 
 
-def make(build, facts, inputs, y, batch, sums, loss_of=models.cross_entropy, orders=1):
+def parts(name):
+    for cases, of in ((CASES, images), (SEQUENCES, sequences), (RECORDINGS, recordings), (SPEECHES, speeches)):
+        if name in cases:
+            return of(*cases[name])
+    raise SystemExit(f"{name} is no case")
+
+
+def make(build, facts, inputs, y, batch, sums, loss_of, orders):
     n = len(y)
     runs = [(torch.float64, 0), *((torch.float32, order) for order in range(orders))]
 
@@ -177,12 +189,7 @@ def main():
     torch.set_num_threads(1)
     folder = pathlib.Path(__file__).resolve().parent
     for name in sys.argv[1:] or [*CASES, *SEQUENCES, *RECORDINGS, *SPEECHES]:
-        if name in RECORDINGS:
-            case = make_recordings(*RECORDINGS[name])
-        elif name in SPEECHES:
-            case = make_speeches(*SPEECHES[name])
-        else:
-            case = make_sequences(*SEQUENCES[name]) if name in SEQUENCES else make_images(*CASES[name])
+        case = make(*parts(name))
         (folder / f"{name}.json").write_text(json.dumps(case, indent=0).replace(",\n", ", ") + "\n")
         sgd, adam = case["sgd"], case["adam"]
         print(
@@ -191,4 +198,5 @@ def main():
         )
 
 
-main()
+if __name__ == "__main__":
+    main()

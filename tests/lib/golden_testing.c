@@ -328,14 +328,17 @@ double net_mean_error(const json_t *stage, const subject *s) {
   int n_params;
   const ronde__net_param *params = ronde__net_params(s->net, &n_params);
   double sum = 0;
+  int n = 0;
   for (int p = 0; p < n_params; p++) {
+    if (s->graph->params[params[p].index].fixed) continue;
     const json_t *tensor = field(field(stage, "tensors"), params[p].name);
     size_t elems = (size_t)ronde__shape_elems(&params[p].shape);
     float *values = place_for(elems);
     ronde__net_get_gradient(s->net, p, values);
     sum += tensor_error(tensor, values, elems) / number(tensor, "error");
+    n++;
   }
-  return sum / n_params;
+  return sum / n;
 }
 
 int loss_failures(const json_t *stage, const char *where, const double *losses, size_t n, bool quiet) {
