@@ -564,7 +564,7 @@ static const op_case op_cases[] = {
     LSTM(7, 6, 48, 80, true, true, false,
          0), /* sizes of bfloat16: narrow last panels, and sums with rests of all kinds */
     LSTM(3, 40, 144, 32, true, true, true, 0),
-    LSTM(2, 2, 560, 16, false, false, false, 0),
+    GRU(3, 2, 560, 16, false, false, false, 0),
     GRU(7, 6, 48, 80, true, true, true, 0),
     RECURRENT(GRU, GRU_RESET_FIRST, 7, 12, 48, 80, 1, true, false, 0),
     RECURRENT(RNN, TANH, 5, 4, 32, 80, 1, true, true, 0),

@@ -1,6 +1,6 @@
-/* Recurrent layers over a sequence, one layer and one direction: the backward pass. Gradients go back through the steps, with one product of
- * h a step; then those of x, of the weights and of the biases are made for all steps at once, panel by panel. Lengths and threads:
- * recurrent_forward.c. */
+/* Recurrent layers over a sequence, one layer and one direction: the backward pass. Gradients go back through the steps, with one
+ * product of h a step; then those of x, of the weights and of the biases are made for all steps at once, panel by panel.
+ * Lengths and threads: recurrent_forward.c. */
 #include "ops/recurrent_job.h"
 
 /* Panel p of all rows of weights, by panels of a gate's rows. */
@@ -25,13 +25,6 @@ static void recurrent_pack_back_part(void *arg, int thread, int n_threads) {
                            ronde__recurrent_at(s, j->w.w_hh, p * RONDE__PANEL * rows));
 }
 
-static void copy_to_panels(const ronde__recurrent_job *j, const float *from, int64_t columns, int64_t t, int64_t n,
-                           float *to) {
-  for (int64_t p = 0; p < ronde__panels_of(columns); p++)
-    ronde__copy_or_clear(ronde__recurrent_panel(j, to, columns, p, t, n), from ? from + p * RONDE__PANEL : NULL,
-                         ronde__panel_width(columns, p));
-}
-
 /* What the gradients of weights read of an example: x, and h before each step, zeros where the example does not take part. */
 static void recurrent_find_before(const ronde__recurrent_job *j, int64_t n) {
   const ronde__recurrent_state *s = j->s;
@@ -39,8 +32,9 @@ static void recurrent_find_before(const ronde__recurrent_job *j, int64_t n) {
   int64_t from = j->desc->attr.reverse ? 1 : -1;
   for (int64_t t = 0; t < s->t; t++) {
     const float *y = t == first ? ronde__recurrent_first(j, 1, n) : j->call->out[0] + (n * s->t + t + from) * s->h;
-    copy_to_panels(j, t < length ? y : NULL, s->h, t, n, j->w.before);
-    copy_to_panels(j, j->call->in[0] + (n * s->t + t) * s->f, s->f, t, n, j->w.x);
+    const int64_t rows = s->t * s->n, row = t * s->n + n;
+    ronde__panels_set(j->w.before, rows, s->h, row, 0, t < length ? y : NULL, s->h);
+    ronde__panels_set(j->w.x, rows, s->f, row, 0, j->call->in[0] + (n * s->t + t) * s->f, s->f);
   }
 }
 
@@ -153,9 +147,7 @@ static void recurrent_backward_part(void *arg, int thread, int n_threads) {
     int64_t n0 = piece * s->piece, n1 = n0 + ronde__min(s->piece, s->n - n0);
     bool last = piece == s->n_pieces - 1;
     for (int64_t n = n0; n < n1; n++) {
-      for (int64_t p = 0; p < ronde__panels_of(h); p++)
-        ronde__copy_or_clear(ronde__recurrent_dh(j, j->w.dh, p, n),
-                             call->dout[1] ? call->dout[1] + n * h + p * RONDE__PANEL : NULL, ronde__panel_width(h, p));
+      ronde__panels_set(j->w.dh, s->n, h, n, 0, call->dout[1] ? call->dout[1] + n * h : NULL, h);
       if (ronde__recurrent_has_cells(s))
         ronde__copy_or_clear(j->w.dcell + n * h, call->dout[2] ? call->dout[2] + n * h : NULL, h);
       recurrent_find_before(j, n);

@@ -1,6 +1,6 @@
-/* Recurrent layers over a sequence, one layer and one direction: the forward pass. The products of x with its weights are made for all steps
- * at once; of h there is one product a step, or two where the last gate's is of what the others
- * make of h. Inputs and outputs are ROWS: x is [N][T][F], the output [N][T][H]; cells are saved as [N][T][H].
+/* Recurrent layers over a sequence, one layer and one direction: the forward pass. The products of x with its weights are made
+ * for all steps at once; of h there is one product a step, or two where the last gate's is of what the others make of h.
+ * Inputs and outputs are ROWS: x is [N][T][F], the output [N][T][H]; cells are saved as [N][T][H].
  * All examples go through the steps side by side, at the same t. One whose length is L takes part at t < L: backwards it
  * waits in its first state until t = L - 1, forwards it stays in its last one, and its outputs behind its end are zero.
  * Steps in which no example of a piece takes part have no products.
@@ -153,7 +153,7 @@ ronde_status ronde__recurrent_forward(const ronde__op_desc *desc, const void *st
   ronde__recurrent_lay(desc, s, false, call->work, &j.w);
   if (desc->attr.bias) {
     ronde__cell_biases(s->cell, call->param[RONDE__BIAS_IH], call->param[RONDE__BIAS_HH], s->h, j.w.bias);
-    ronde__recurrent_pack_vectors(s, j.w.bias, s->row, j.w.bias_panels);
+    ronde__recurrent_pack_vectors(&j, j.w.bias, s->row, j.w.bias_panels);
   }
   ronde__recurrent_pack_peepholes(&j);
   if (s->operands->has_copies) ronde__pool_run(call->pool, recurrent_copy_x_part, &j);

@@ -79,17 +79,15 @@ static inline void ronde__copy_or_clear(float *to, const float *from, int64_t n)
 }
 
 /* Vectors [n][H] to [panel][n][width]. */
-static inline void ronde__recurrent_pack_vectors(const ronde__recurrent_state *s, const float *vectors, int64_t n,
+static inline void ronde__recurrent_pack_vectors(const ronde__recurrent_job *j, const float *vectors, int64_t n,
                                                  float *packed) {
-  for (int64_t p = 0; p < ronde__panels_of(s->h); p++)
-    for (int64_t g = 0, width = ronde__panel_width(s->h, p); g < n; g++)
-      memcpy(packed + p * RONDE__PANEL * n + g * width, vectors + g * s->h + p * RONDE__PANEL,
-             (size_t)width * sizeof *packed);
+  const int64_t h = j->s->h;
+  ronde__panels_pack(j->desc, &(ronde__panel_rows){n, h, 0, n}, vectors, h, false, 0, ronde__panels_of(h), packed);
 }
 
 static inline void ronde__recurrent_pack_peepholes(const ronde__recurrent_job *j) {
   if (j->desc->attr.peepholes)
-    ronde__recurrent_pack_vectors(j->s, j->call->param[ronde__peepholes_at(&j->desc->attr)], 3, j->w.peepholes);
+    ronde__recurrent_pack_vectors(j, j->call->param[ronde__peepholes_at(&j->desc->attr)], 3, j->w.peepholes);
 }
 
 /* The i-th panel that step t goes through: every other step the other way round, so that it begins with weights that the one before

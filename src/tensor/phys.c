@@ -10,12 +10,12 @@ int64_t ronde__channel_block(int64_t channels) {
   static const struct {
     int64_t block, cost;
   } choices[] = {{RONDE__MAX_BLOCK, 100}, {48, 110}, {32, 108}, {RONDE__QUANTUM, 130}};
-  int64_t best = 0;
+  int64_t block = 0, least = INT64_MAX;
   for (size_t i = 0; i < RONDE__COUNT(choices); i++) {
     int64_t cost = choices[i].cost * ronde__round_up(channels, choices[i].block);
-    if (i == 0 || cost < choices[best].cost * ronde__round_up(channels, choices[best].block)) best = (int64_t)i;
+    if (cost < least) least = cost, block = choices[i].block;
   }
-  return choices[best].block;
+  return block;
 }
 
 ronde__phys ronde__phys_make(ronde__layout layout, int64_t n, int64_t c, int64_t h, int64_t w) {

@@ -6,9 +6,10 @@
 For cases of each network among those of make_golden.py and make_golden_deep.py it holds the error of PyTorch's
 automatic mixed precision in bfloat16 against f64: of the loss and of each gradient of the first batch (the norm over all
 elements), and where f32 can follow f64, the largest among the losses of ten steps of SGD with momentum. The exact values
-are in the files of the cases. Where few values go through ReLUs behind batch normalisation (ROUNDED), one of which on the other side changes
-gradients by far more than rounding does, a run may be lucky: there it is the larger one of that error and of that of f32
-whose convolutions and linear layers read operands rounded to bfloat16, forward and backward. See models.py for requirements; a CPU with bfloat16, else the run takes hours.
+are in the files of the cases. Where few values go through ReLUs behind batch normalisation (ROUNDED), one of which on the
+other side changes gradients by far more than rounding does, a run may be lucky: there it is the larger one of that error
+and of that of f32 whose convolutions and linear layers read operands rounded to bfloat16, forward and backward. See
+models.py for requirements; a CPU with bfloat16, else the run takes hours.
 
     python3 tests/golden/make_golden_bf16.py CASE...     # these alone anew
 """
@@ -97,7 +98,8 @@ def deep_parts(name, case):
     x = torch.from_numpy(x.reshape(n, channels, height, width))
     inputs = {dtype: x.to(dtype) for dtype in (torch.float64, torch.float32)}
     build = lambda: models.build(case["model"], channels, height, case["classes"], case["padding"])
-    return build, {}, inputs, torch.from_numpy(models.labels(n, case["classes"])), case["batch"], 0, models.cross_entropy, 1
+    y = torch.from_numpy(models.labels(n, case["classes"]))
+    return build, {}, inputs, y, case["batch"], 0, models.cross_entropy, 1
 
 
 def widened(told):

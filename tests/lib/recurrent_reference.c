@@ -230,7 +230,7 @@ void recurrent_reference(const op_case *c, reference *r) {
   int64_t steps = c->c, f = c->w, h = c->attr.out_channels, g = gates_of(c);
   int64_t n_out[] = {c->n * steps * h, c->n * h, c->n * h}, n_in[] = {c->n * steps * f, c->n * h, c->n * h};
   int64_t n_param[] = {g * h * f, g * h * h, c->attr.bias ? g * h : 3 * h, g * h, 3 * h};
-  double length = (double)(4 * steps * (f + h) + 16), *din[2][3], *dparam[2][5];
+  double length = (double)(steps * (f + h) + 16), *din[2][3], *dparam[2][5];
   r->n_outputs = has_cells(c) ? 3 : 2, r->n_params = (c->attr.bias ? 4 : 2) + c->attr.peepholes;
   set_lengths(c, r);
   for (int k = 0; k < r->n_outputs; k++) {
@@ -244,7 +244,8 @@ void recurrent_reference(const op_case *c, reference *r) {
     r->n_param[p] = n_param[p];
     r->param[p] = random_floats(n_param[p]);
     r->dparam[p] = expected_make(n_param[p], length * (double)c->n);
-    const double scale = exp2(round(log2((double)(f + h)) / 2)); /* what is bfloat16 stays so */
+    double scale = sqrt((double)(f + h));
+    if (random_bits < 24) scale = exp2(round(log2(scale))); /* what is bfloat16 stays so */
     for (int64_t i = 0; i < n_param[p]; i++) r->param[p][i] /= (float)scale;
   }
   for (int a = 0; a < 2; a++) {
