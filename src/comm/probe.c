@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A message is long when it takes LONG_NS or is the longest: a shorter one may fit into buffers on the way. */
+/* A message is long when it takes LONG_NS or is the longest: a shorter one may fit into buffers on the way. REPEATS of one
+ * length must: one alone may have been held up by something else, while buffers emptied for those behind it. */
 enum { WARM_UPS = 20, ROUNDS = 101, FIRST_ELEMS = 64 << 10, LAST_ELEMS = 4 << 20, REPEATS = 3 };
 #define LONG_NS 30000000u
 
@@ -79,21 +80,25 @@ static ronde_status probe_move(ronde__transport *t, int to, int from, float *x, 
   return ronde__exchange_run(&e);
 }
 
-/* The length goes first, 0 at the end. The receiver confirms when all has arrived. */
-static ronde_status lead_transfers(ronde__transport *t, int peer, float *x, bool outwards, double *bytes_per_s) {
-  uint64_t word;
-  int n_long = 0;
-  for (uint64_t n = FIRST_ELEMS; n_long < REPEATS; n *= n_long ? 1 : 4) {
+/* The length goes first, 0 at the end. The receiver confirms when all has arrived. Sets the rate of the fastest. */
+static ronde_status lead_transfers(ronde__transport *t, int peer, float *x, bool outwards, double *bytes_per_s_out) {
+  uint64_t word, n = FIRST_ELEMS, fastest = UINT64_MAX;
+  for (int n_long = 0; n_long < REPEATS;) {
     uint64_t begin = ronde__time_now(t->time);
     RONDE_TRY(send_word(t, peer, n));
     RONDE_TRY(probe_move(t, outwards ? peer : -1, outwards ? -1 : peer, x, n));
     if (outwards) RONDE_TRY(receive_word(t, peer, &word));
     uint64_t took = ronde__time_now(t->time) - begin;
-    double rate = 1e9 * (double)(n * sizeof *x) / (double)took;
-    if (took < LONG_NS && n < LAST_ELEMS && !n_long) continue;
+    if (took < LONG_NS && n < LAST_ELEMS) {
+      n *= 4;
+      n_long = 0;
+      fastest = UINT64_MAX;
+      continue;
+    }
     n_long++;
-    if (rate > *bytes_per_s) *bytes_per_s = rate;
+    if (took < fastest) fastest = took;
   }
+  *bytes_per_s_out = 1e9 * (double)(n * sizeof *x) / (double)fastest;
   return send_word(t, peer, 0);
 }
 
