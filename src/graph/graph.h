@@ -268,6 +268,8 @@ typedef struct ronde__net_hooks {
   /* Some of a parameter's gradient is final (op.h; of a table, its rows); parameters in backward order, none frozen, the events of one not
    * between those of another unless they are concurrent. NULL: no interest. */
   void (*gradient)(void *user, const ronde__gradient *gradient);
+  /* As `touches` of ronde__op_call (op.h), of the flat arrays. NULL: not known. */
+  int (*gradient_touches)(void *user, int param, size_t begin, const void **at_out);
   /* The layer whose backward has finished a parameter's gradient has ended: the gradients of its inputs, which may come behind that of
    * the parameter, are there too. Not called by eager passes, where nothing comes behind it. NULL: no interest. */
   void (*layer_done)(void *user, int param);

@@ -369,7 +369,7 @@ ronde_status ronde__pass_forward(ronde__pass *pass, const ronde__net_batch *batc
 static void tell_gradient(const ronde__net *net, int param, const float *data, const ronde__net_hooks *hooks) {
   const ronde__net_param *p = &net->params[param];
   if (hooks && hooks->gradient)
-    hooks->gradient(hooks->user, &(ronde__gradient){param, p->offset, p->offset + p->n_packed, data, false,
+    hooks->gradient(hooks->user, &(ronde__gradient){param, p->offset, p->offset + p->n_packed, data, false, false,
                                                     ronde__net_rows(net, param)});
 }
 

@@ -459,13 +459,21 @@ static void on_final(void *user, const ronde__gradient *gradient) {
   r->begin = op_clock(r->p);
 }
 
+static int on_touches(void *user, int of_op, size_t begin, const void **at_out) {
+  const running *r = user;
+  if (!r->hooks || !r->hooks->gradient_touches || !finishes(r, of_op)) return 0;
+  int param = r->step->param[of_op];
+  size_t at = r->p->shared->params[param].offset + r->step->param_at[of_op];
+  return r->hooks->gradient_touches(r->hooks->user, param, at + begin, at_out);
+}
+
 static void tell_rest(running *r) {
   for (int j = r->step->desc.n_params - 1; j >= 0; j--) {
     int param = r->step->param[j];
     if (r->step->desc.frozen[j]) continue;
     r->touched[param] = true;
     const float *data = gradient_at(r->p, param) + r->step->param_at[j];
-    if (r->untold[j]) planned_tell(r, &(ronde__gradient){j, 0, r->untold[j], data, false, NULL});
+    if (r->untold[j]) planned_tell(r, &(ronde__gradient){j, 0, r->untold[j], data, false, false, NULL});
     if (r->hooks && r->hooks->layer_done && finishes(r, j)) r->hooks->layer_done(r->hooks->user, param);
   }
 }
@@ -475,6 +483,7 @@ static ronde_status run_backward_op(running *r, ronde__op_call *call) {
   for (int j = 0; j < step->desc.n_params; j++) r->untold[j] = (size_t)ronde__weight_elems(&step->desc.param[j]);
   if (step->desc.in_pieces) r->untold[0] = 0;
   call->listener = (ronde__gradient_listener){on_final, r};
+  call->touches = on_touches;
   r->begin = op_clock(r->p);
   RONDE_TRY(step->desc.form->backward(&step->desc, step->state, call));
   ronde__prof_op_add(r->p->shared->options.prof, step->backward_slot, r->begin, op_clock(r->p), step->backward_flops);

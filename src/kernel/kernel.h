@@ -24,11 +24,21 @@ typedef struct ronde__gemm_shape {
   ronde__operand_form operands;
 } ronde__gemm_shape;
 
+/* Memory that is wanted soon: n ranges of `bytes` each (a multiple of 64). Products bring it into the second cache beside their
+ * work, a line at a time, so that they wait for none of it; what they leave behind is left to those that follow. */
+enum { RONDE__AHEAD_RANGES = 16 };
+typedef struct ronde__ahead {
+  const void *at[RONDE__AHEAD_RANGES];
+  int n;
+  int64_t bytes;
+  int64_t done; /* of all ranges together */
+} ronde__ahead;
+
 typedef enum ronde__gemm_impl { RONDE__GEMM_TILE, RONDE__GEMM_XSMM } ronde__gemm_impl;
 
 typedef struct ronde__gemm ronde__gemm;
 typedef void (*ronde__gemm_fn)(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
-                               const uint64_t *b_offsets, int64_t count, float *c);
+                               const uint64_t *b_offsets, int64_t count, float *c, ronde__ahead *ahead);
 /* Resolved once per shape and layer; to be copied freely, owns nothing. */
 struct ronde__gemm {
   ronde__gemm_shape shape;
@@ -41,7 +51,13 @@ struct ronde__gemm {
 
 static inline void ronde__gemm_run(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
                                    const uint64_t *b_offsets, int64_t count, float *c) {
-  gemm->fn(gemm, a, a_offsets, b, b_offsets, count, c);
+  gemm->fn(gemm, a, a_offsets, b, b_offsets, count, c, NULL);
+}
+/* The same, with what is wanted next (NULL: nothing). */
+static inline void ronde__gemm_run_ahead(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets,
+                                         const void *b, const uint64_t *b_offsets, int64_t count, float *c,
+                                         ronde__ahead *ahead) {
+  gemm->fn(gemm, a, a_offsets, b, b_offsets, count, c, ahead);
 }
 
 /* ---- the table ------------------------------------------------------------------------------------------------ */
@@ -421,6 +437,8 @@ const char *ronde__bf16_name(const struct ronde__bf16 *bf16); /* "amx"; "none" o
 /* Resolves a kernel for a shape with the wanted implementation; falls back to the tile where libxsmm is not built in or
  * has no kernel for the shape. Thread-safe. Cost with libxsmm: about 20 us for a new shape. */
 ronde__gemm ronde__gemm_resolve(const ronde__compute *compute, const ronde__gemm_shape *shape);
+/* The same for calls that say what is wanted next: prefers an implementation that fetches it. */
+ronde__gemm ronde__gemm_resolve_streaming(const ronde__compute *compute, const ronde__gemm_shape *shape);
 const char *ronde__gemm_name(ronde__gemm_impl impl); /* "xsmm", "tile" */
 /* RONDE_GEMM=xsmm|tile, else xsmm where it is built in and the instruction set is AVX2 or AVX-512. */
 ronde_status ronde__gemm_default(const ronde__kernels *kernels, ronde__gemm_impl *impl_out);

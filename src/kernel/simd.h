@@ -92,7 +92,7 @@ INLINE float lane_sum(vec x) {
 /* The functions of the table. */
 
 void NAME(gemm_tile)(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
-                     const uint64_t *b_offsets, int64_t count, float *c);
+                     const uint64_t *b_offsets, int64_t count, float *c, ronde__ahead *ahead);
 void NAME(dot_tile)(const float *a, int64_t a_stride, int64_t a_row, int m, const float *b, int64_t b_stride,
                     int64_t b_row, int k, int64_t rows, int64_t len, float *out, int64_t ldo, bool accumulate);
 void NAME(bias_act_rows)(float *y, int64_t ld, int64_t rows, int64_t n, int64_t valid, const float *bias,

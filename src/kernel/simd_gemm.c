@@ -21,6 +21,12 @@ enum { CHUNK = 256 };
 enum { CHUNK = 256 };
 #endif
 
+/* Whole panels of four vectors have so few rows that their sums leave registers for a row of B, and chunks that fit 32 KB. */
+#if RONDE_VECTOR_BYTES == 64
+#define WIDE_ROWS 6
+enum { WIDE_CHUNK = 128 };
+#endif
+
 /* One chunk of one panel; c has the tile's rows. */
 typedef struct gemm_panel {
   const float *a, *b;
@@ -29,18 +35,37 @@ typedef struct gemm_panel {
   int64_t last; /* where its last vector begins, which may overlap the one before: it ends with the row */
   float *c;
   bool add;
+  const char *fetched; /* wide tiles: the next line to fetch, */
+  int64_t line;        /* and the bytes to the one behind it */
 } gemm_panel;
 
 INLINE const float *at(const float *p, uint64_t bytes) { return (const float *)((const char *)p + bytes); }
 
 /* The rows of A are reached from one pointer for every three, by scaled indices: few pointers to move. */
 enum { POINTERS = (ROWS + 2) / 3, VECS = 4 };
+/* Of the reduction, to a line that is fetched: two streams of memory beside a product of a hundred rows. */
+enum { STEPS = 4, LINE = 64 };
 
 #define COLUMN(v) ((v) < vecs - 1 ? (v)*LANES : p.last)
 
-INLINE void tile(const int rows, const int vecs, const bool trans_a, const gemm_panel *whole) {
+/* sum += one column of A times one row of B. */
+INLINE void tile_step(const int rows, const int vecs, const bool trans_a, const gemm_panel p, const float *const *a,
+                      const float *b, vec (*sum)[VECS]) {
+  vec row[VECS];
+  UNROLL
+  for (int v = 0; v < vecs; v++) row[v] = load(b + COLUMN(v));
+  UNROLL
+  for (int i = 0; i < rows; i++) {
+    float x = trans_a ? a[0][i] : a[i / 3][i % 3 * p.lda];
+    UNROLL
+    for (int v = 0; v < vecs; v++) sum[i][v] += x * row[v];
+  }
+}
+
+INLINE void tile(const int rows, const int vecs, const bool trans_a, const bool fetches, const gemm_panel *whole) {
   const gemm_panel p = *whole; /* a copy: stores to C cannot change it */
   const int64_t step = trans_a ? p.lda : 1;
+  const char *fetched = p.fetched;
   vec sum[ROWS][VECS];
   UNROLL
   for (int i = 0; i < rows; i++) {
@@ -53,16 +78,20 @@ INLINE void tile(const int rows, const int vecs, const bool trans_a, const gemm_
     a[0] = at(p.a, p.a_offsets[t]);
     UNROLL
     for (int i = 1; i < POINTERS; i++) a[i] = trans_a ? a[0] : a[i - 1] + 3 * p.lda;
-    for (int64_t k = p.k; k > 0; k--) {
-      vec row[VECS];
+    int64_t k = p.k;
+    for (; fetches && k >= STEPS; k -= STEPS) {
+      __builtin_prefetch(fetched, 0, 2);
+      fetched += p.line;
       UNROLL
-      for (int v = 0; v < vecs; v++) row[v] = load(b + COLUMN(v));
-      UNROLL
-      for (int i = 0; i < rows; i++) {
-        float x = trans_a ? a[0][i] : a[i / 3][i % 3 * p.lda];
+      for (int u = 0; u < STEPS; u++) {
+        tile_step(rows, vecs, trans_a, p, a, b, sum);
+        b += p.ldb;
         UNROLL
-        for (int v = 0; v < vecs; v++) sum[i][v] += x * row[v];
+        for (int i = 0; i < POINTERS; i++) a[i] += step;
       }
+    }
+    for (; k > 0; k--) {
+      tile_step(rows, vecs, trans_a, p, a, b, sum);
       b += p.ldb;
       UNROLL
       for (int i = 0; i < POINTERS; i++) a[i] += step;
@@ -95,9 +124,9 @@ INLINE void tile(const int rows, const int vecs, const bool trans_a, const gemm_
 #endif
 
 /* Tiles of one vector up to the widest. */
-#define FN(rows, vecs)                                                                  \
-  static void tile_##rows##_##vecs(const gemm_panel *p) { tile(rows, vecs, false, p); } \
-  static void tile_trans_##rows##_##vecs(const gemm_panel *p) { tile(rows, vecs, true, p); }
+#define FN(rows, vecs)                                                                         \
+  static void tile_##rows##_##vecs(const gemm_panel *p) { tile(rows, vecs, false, false, p); } \
+  static void tile_trans_##rows##_##vecs(const gemm_panel *p) { tile(rows, vecs, true, false, p); }
 #define FNS_2(rows) FN(rows, 1) FN(rows, 2)
 #define FNS_3(rows) FNS_2(rows) FN(rows, 3)
 #define FNS_4(rows) FNS_3(rows) FN(rows, 4)
@@ -112,6 +141,48 @@ typedef void (*tile_fn)(const gemm_panel *p);
 static const tile_fn tiles[ROWS + 1][2][VECS] = {EACH(ENTRY)}; /* by rows, trans_a, vectors less one */
 #define WIDEST(rows, vecs) [rows] = vecs,
 static const int widest[ROWS + 1] = {EACH(WIDEST)};
+
+#ifdef WIDE_ROWS
+#define WIDE_EACH(X) X(1) X(2) X(3) X(4) X(5) X(6)
+#define WIDE(rows)                                                                   \
+  static void wide_##rows(const gemm_panel *p) { tile(rows, VECS, false, true, p); } \
+  static void wide_trans_##rows(const gemm_panel *p) { tile(rows, VECS, true, true, p); }
+WIDE_EACH(WIDE)
+#define WIDE_ENTRY(rows) [rows] = {wide_##rows, wide_trans_##rows},
+static const tile_fn wide_tiles[WIDE_ROWS + 1][2] = {WIDE_EACH(WIDE_ENTRY)}; /* by rows, trans_a */
+
+/* Has the tile fetch the lines that come next, of one range. */
+static void fetch_some(gemm_panel *p, ronde__ahead *ahead) {
+  int64_t lines = p->count * (p->k / STEPS), left = 0;
+  p->fetched = (const char *)p->a;
+  p->line = 0;
+  if (ahead && ahead->done < ahead->n * ahead->bytes) {
+    int64_t at = ahead->done % ahead->bytes;
+    p->fetched = (const char *)ahead->at[ahead->done / ahead->bytes] + at;
+    p->line = LINE;
+    left = ahead->bytes - at;
+    ahead->done += ronde__min(lines * LINE, left);
+  }
+}
+
+/* Columns in whole panels of VECS vectors. */
+static void gemm_run_wide(const ronde__gemm_shape *s, const gemm_panel *chunk, ronde__ahead *ahead) {
+  const int n_tiles = (int)ronde__ceil_div(s->m, WIDE_ROWS);
+  for (int column = 0; column < s->n; column += VECS * LANES) {
+    gemm_panel p = *chunk;
+    p.b += column;
+    p.c += column;
+    p.last = (VECS - 1) * LANES;
+    for (int i = 0; i < n_tiles; i++) {
+      int rows = s->m / n_tiles + (i < s->m % n_tiles);
+      fetch_some(&p, ahead);
+      wide_tiles[rows][s->trans_a](&p);
+      p.a += s->trans_a ? rows : rows * p.lda;
+      p.c += rows * p.ldc;
+    }
+  }
+}
+#endif
 
 static int n_tiles_of(int m) { return (int)ronde__ceil_div(m, ROWS); }
 
@@ -176,16 +247,23 @@ static void gemm_clear(const ronde__gemm_shape *s, float *c) {
 }
 
 void NAME(gemm_tile)(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
-                     const uint64_t *b_offsets, int64_t count, float *c) {
+                     const uint64_t *b_offsets, int64_t count, float *c, ronde__ahead *ahead) {
   const ronde__gemm_shape *s = &gemm->shape;
   if (count == 0 || s->k == 0) {
     if (!s->accumulate) gemm_clear(s, c);
     return;
   }
   gemm_panel p = {.lda = s->lda, .ldb = s->ldb, .ldc = s->ldc, .c = c, .add = s->accumulate};
+#ifdef WIDE_ROWS
+  const bool wide = s->n % (VECS * LANES) == 0;
+  const int64_t most = wide ? WIDE_CHUNK : CHUNK;
+#else
+  const int64_t most = CHUNK;
+  (void)ahead;
+#endif
   /* Chunks of nearly equal size, of whole terms or of one term. */
-  int64_t terms_max = s->k < CHUNK ? CHUNK / s->k : 1;
-  int64_t term_chunks = ronde__ceil_div(count, terms_max), k_chunks = ronde__ceil_div(s->k, CHUNK);
+  int64_t terms_max = s->k < most ? most / s->k : 1;
+  int64_t term_chunks = ronde__ceil_div(count, terms_max), k_chunks = ronde__ceil_div(s->k, most);
   for (int64_t i = 0; i < term_chunks; i++) {
     int64_t t = ronde__shard_begin(count, i, term_chunks);
     p.count = ronde__shard_begin(count, i + 1, term_chunks) - t;
@@ -196,7 +274,12 @@ void NAME(gemm_tile)(const ronde__gemm *gemm, const void *a, const uint64_t *a_o
       p.k = ronde__shard_begin(s->k, j + 1, k_chunks) - k;
       p.a = (const float *)a + (s->trans_a ? k * s->lda : k);
       p.b = (const float *)b + k * s->ldb;
+#ifdef WIDE_ROWS
+      if (wide) gemm_run_wide(s, &p, ahead);
+      else gemm_run_chunk(s, &p);
+#else
       gemm_run_chunk(s, &p);
+#endif
       p.add = true;
     }
   }

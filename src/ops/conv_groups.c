@@ -49,6 +49,7 @@ static ronde__op_call call_of_group(const conv_groups_state *s, const ronde__op_
   int64_t weights = ronde__weight_elems(&s->group.param[0]), biases = s->group.param[1].o;
   ronde__op_call c = *call;
   c.listener = (ronde__gradient_listener){0}; /* the other groups' gradients are not there yet */
+  c.touches = NULL;
   c.in[0] += g * in;
   c.out[0] += g * out;
   c.dout[0] = past(c.dout[0], g * out);

@@ -2,13 +2,23 @@
  * Legend: Ob, Ib blocks of output and input channels, bo and bi channels in one; T taps. */
 #include "ops/gemm_list.h"
 
-ronde__gemm_pair ronde__gemm_pair_resolve(const ronde__op_desc *desc, ronde__gemm_shape shape) {
+typedef ronde__gemm resolve_fn(const ronde__compute *compute, const ronde__gemm_shape *shape);
+
+static ronde__gemm_pair resolve_pair(const ronde__op_desc *desc, ronde__gemm_shape shape, resolve_fn *resolve) {
   ronde__gemm_pair pair;
   shape.accumulate = false;
-  pair.set = ronde__gemm_resolve(&desc->compute, &shape);
+  pair.set = resolve(&desc->compute, &shape);
   shape.accumulate = true;
-  pair.add = ronde__gemm_resolve(&desc->compute, &shape);
+  pair.add = resolve(&desc->compute, &shape);
   return pair;
+}
+
+ronde__gemm_pair ronde__gemm_pair_resolve(const ronde__op_desc *desc, ronde__gemm_shape shape) {
+  return resolve_pair(desc, shape, ronde__gemm_resolve);
+}
+
+ronde__gemm_pair ronde__gemm_pair_streaming(const ronde__op_desc *desc, ronde__gemm_shape shape) {
+  return resolve_pair(desc, shape, ronde__gemm_resolve_streaming);
 }
 
 ronde_status ronde__gemm_list_create(int64_t count, ronde__gemm_list *list_out) {
@@ -25,16 +35,16 @@ void ronde__gemm_list_destroy(ronde__gemm_list *list) {
 
 void ronde__gemm_sum(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, const void *a,
                      const void *b, float *c, bool accumulate) {
-  ronde__gemm_sum_by(pair, list, count, ronde__gemm_piece(pair, count), a, b, c, accumulate);
+  ronde__gemm_sum_by(pair, list, count, ronde__gemm_piece(pair, count), a, b, c, accumulate, NULL);
 }
 
 void ronde__gemm_sum_by(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, int64_t step,
-                        const void *a, const void *b, float *c, bool accumulate) {
+                        const void *a, const void *b, float *c, bool accumulate, ronde__ahead *ahead) {
   int64_t done = 0;
   do {
     int64_t n = ronde__min(step, count - done);
     const ronde__gemm *gemm = accumulate || done ? &pair->add : &pair->set;
-    if (n > 0 || !accumulate) ronde__gemm_run(gemm, a, list->a + done, b, list->b + done, n, c);
+    if (n > 0 || !accumulate) ronde__gemm_run_ahead(gemm, a, list->a + done, b, list->b + done, n, c, ahead);
     done += n;
   } while (done < count);
 }

@@ -11,6 +11,7 @@ typedef struct ronde__gemm_pair {
 } ronde__gemm_pair;
 
 ronde__gemm_pair ronde__gemm_pair_resolve(const ronde__op_desc *desc, ronde__gemm_shape shape);
+ronde__gemm_pair ronde__gemm_pair_streaming(const ronde__op_desc *desc, ronde__gemm_shape shape);
 
 /* The operand pairs of one sum, as byte offsets. */
 typedef struct ronde__gemm_list {
@@ -31,9 +32,9 @@ static inline int64_t ronde__gemm_piece(const ronde__gemm_pair *pair, int64_t co
  * all of c is passed over. */
 void ronde__gemm_sum(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, const void *a,
                      const void *b, float *c, bool accumulate);
-/* The same in pieces of `step` pairs. */
+/* The same in pieces of `step` pairs; ahead: what is wanted next, or NULL. */
 void ronde__gemm_sum_by(const ronde__gemm_pair *pair, const ronde__gemm_list *list, int64_t count, int64_t step,
-                        const void *a, const void *b, float *c, bool accumulate);
+                        const void *a, const void *b, float *c, bool accumulate, ronde__ahead *ahead);
 
 /* Brings n floats from memory into cache in their own order, which the processor's prefetching follows; the orders in
  * which kernels read a block of weights it follows less well, and prefetch instructions gain little. */

@@ -230,7 +230,8 @@ static void linear_bf16_weight_tile(const ronde__linear_piece *j, int64_t ob, in
     size_t begin = (size_t)(place + row * bo), n = (size_t)(RONDE__LINEAR_FETCHED * bo);
     ronde__linear_fetch(ahead + row * bo, (int64_t)n);
     if (j->desc->in_pieces)
-      call->listener.final(call->listener.user, &(ronde__gradient){0, begin, begin + n, dw + row * bo, true, NULL});
+      call->listener.final(call->listener.user,
+                           &(ronde__gradient){0, begin, begin + n, dw + row * bo, true, false, NULL});
   }
 }
 

@@ -117,7 +117,7 @@ static void linear_f32_forward_part(void *arg, int thread, int n_threads) {
     const ronde__gemm_pair *pair = s->forward[piece == s->n_pieces - 1];
     const float *x = call->in[0] + row0 * row, *w = call->param[0] + ob * ronde__linear_slab(desc);
     float *y = call->out[0] + (ob * n + row0) * bo;
-    ronde__gemm_sum_by(&pair[0], &s->lists.terms, s->terms, linear_f32_forward_step(s), x, w, y, false);
+    ronde__gemm_sum_by(&pair[0], &s->lists.terms, s->terms, linear_f32_forward_step(s), x, w, y, false, NULL);
     uint64_t at_tail[2] = {(uint64_t)(s->terms * s->x_term) * sizeof(float),
                            (uint64_t)(s->terms * s->w_term) * sizeof(float)};
     if (s->tail) ronde__gemm_run(&pair[1].add, x, &at_tail[0], w, &at_tail[1], 1, y);
@@ -151,7 +151,7 @@ static void linear_f32_weight_rows(const ronde__linear_piece *j, int64_t ob, int
                   call->dout[0] + ob * j->desc->out[0].n * bo, &zero, 1, dw);
   if (!j->desc->in_pieces) return;
   size_t begin = (size_t)place, end = begin + (size_t)(pair->set.shape.m * bo);
-  call->listener.final(call->listener.user, &(ronde__gradient){0, begin, end, dw, true, NULL});
+  call->listener.final(call->listener.user, &(ronde__gradient){0, begin, end, dw, true, false, NULL});
 }
 
 static void linear_f32_weight_part(void *arg, int thread, int n_threads) {

@@ -1,13 +1,14 @@
 /* Fully connected layer of many rows, as sequences and maps of pixels have them, in f32 from BLOCKS. The rows are gone through
- * in chunks whose activations stay in the second cache: forward and both gradients read each chunk once from memory for
- * all blocks of weights, where the form for batches (linear_f32.c) keeps the weights in cache and reads all rows for each
- * block. Legend: N rows; C inputs in Ib blocks of bi; O outputs in Ob blocks of bo; R rows of a chunk. Chunks depend on the
- * shape alone, and the chunks of a sum come in their order, so the threads change no bit. */
+ * in chunks, and a chunk's activations in pieces that stay in the second cache while all weights that they meet go by once,
+ * where the form for batches (linear_f32.c) keeps the weights in cache and reads all rows for each block. Each product
+ * fetches what the next one wants from memory: weights, and in front of an update within the layer the optimizer's state.
+ * Legend: N rows; C inputs in Ib blocks of bi; O outputs in Ob blocks of bo. Chunks and pieces depend on the shape alone,
+ * and those of a sum come in their order, so the threads change no bit.
+ * Source: Goto & van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008 (what stays in which cache). */
 #include "ops/linear.h"
 
-enum { MOST_ROWS = 256, FEWEST_ROWS = 64, MANY = 128 };
-enum { IN_CACHE = 128 << 10 }; /* floats: the chunk of an input */
-enum { WEIGHTS = 8 << 20 };    /* floats: more would cost too much memory, transposed */
+enum { MOST_ROWS = 256, MANY = 128 };
+enum { IN_CACHE = 192 << 10 }; /* floats: a piece of a chunk */
 enum { SHARE = 512 };          /* outputs whose gradients are made together */
 
 /* The rows of each; the last one may have fewer. */
@@ -16,12 +17,18 @@ typedef struct linear_chunks {
 } linear_chunks;
 
 typedef struct linear_rows_state {
-  linear_chunks chunks, sums; /* sums: of the weights' gradients, which are read and written once a chunk */
+  linear_chunks chunks;
+  int64_t in_pieces, out_pieces; /* of a sum over inputs, over outputs */
   ronde__linear_lists lists;
   ronde__gemm_pair forward[2], data[2]; /* [last chunk] */
   ronde__gemm_pair weight, rest[2];     /* of pieces of a chunk's rows, and [last chunk] of what these leave */
   ronde__gemm_list pieces;              /* of the longest chunk */
 } linear_rows_state;
+
+/* Of the blocks of inputs or outputs: their sum in pieces, or a thread's part of them. */
+typedef struct linear_span {
+  int64_t begin, end;
+} linear_span;
 
 static int64_t outputs_together(const ronde__op_desc *desc) {
   return ronde__min(ronde__phys_blocks(&desc->out[0]), ronde__max(1, SHARE / desc->out[0].block));
@@ -35,8 +42,6 @@ static void linear_rows_release(const ronde__op_desc *desc, void *opaque) {
   ronde__free(s);
 }
 
-static linear_chunks make_chunks(int64_t n, int64_t rows) { return (linear_chunks){rows, ronde__ceil_div(n, rows)}; }
-
 static int rows_of(const ronde__op_desc *desc, linear_chunks chunks, bool last) {
   return (int)(last ? desc->in[0].n - (chunks.n - 1) * chunks.rows : chunks.rows);
 }
@@ -44,15 +49,15 @@ static int rows_of(const ronde__op_desc *desc, linear_chunks chunks, bool last) 
 /* A sum over rows, in pieces that one call should add up. */
 static ronde_status make_pieces(const ronde__op_desc *desc, linear_rows_state *s) {
   int bi = (int)desc->in[0].block, bo = (int)desc->out[0].block;
-  ronde__gemm_shape shape = {bi, bo, (int)s->sums.rows, bi, bo, bo, true, false, false};
-  int piece = (int)ronde__min(s->sums.rows, ronde__gemm_resolve(&desc->compute, &shape).most);
+  ronde__gemm_shape shape = {bi, bo, (int)s->chunks.rows, bi, bo, bo, true, false, false};
+  int piece = (int)ronde__min(s->chunks.rows, ronde__gemm_resolve_streaming(&desc->compute, &shape).most);
   shape.k = piece;
-  s->weight = ronde__gemm_pair_resolve(desc, shape);
+  s->weight = ronde__gemm_pair_streaming(desc, shape);
   for (int last = 0; last < 2; last++) {
-    shape.k = rows_of(desc, s->sums, last) % piece;
-    if (shape.k) s->rest[last] = ronde__gemm_pair_resolve(desc, shape);
+    shape.k = rows_of(desc, s->chunks, last) % piece;
+    if (shape.k) s->rest[last] = ronde__gemm_pair_streaming(desc, shape);
   }
-  RONDE_TRY(ronde__gemm_list_create(s->sums.rows / piece, &s->pieces));
+  RONDE_TRY(ronde__gemm_list_create(s->chunks.rows / piece, &s->pieces));
   for (int64_t i = 0; i < s->pieces.count; i++) {
     s->pieces.a[i] = (uint64_t)(i * piece * bi) * sizeof(float);
     s->pieces.b[i] = (uint64_t)(i * piece * bo) * sizeof(float);
@@ -65,18 +70,24 @@ static void make_kernels(const ronde__op_desc *desc, linear_rows_state *s) {
   for (int last = 0; last < 2; last++) {
     int rows = rows_of(desc, s->chunks, last);
     s->forward[last] =
-        ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){rows, bo, bi, bi, bo, bo, false, false, false});
-    s->data[last] = ronde__gemm_pair_resolve(desc, (ronde__gemm_shape){rows, bi, bo, bo, bi, bi, false, false, false});
+        ronde__gemm_pair_streaming(desc, (ronde__gemm_shape){rows, bo, bi, bi, bo, bo, false, false, false});
+    s->data[last] =
+        ronde__gemm_pair_streaming(desc, (ronde__gemm_shape){rows, bi, bo, bo, bi, bi, false, false, false});
   }
+}
+
+static int64_t pieces_of(const linear_rows_state *s, const ronde__phys *x) {
+  return ronde__ceil_div(ronde__phys_blocks(x), ronde__max(1, IN_CACHE / (s->chunks.rows * x->block)));
 }
 
 static ronde_status linear_rows_prepare(const ronde__op_desc *desc, void **state_out) {
   const ronde__phys *x = &desc->in[0];
   linear_rows_state *s;
   RONDE__ALLOC(s, sizeof *s, "linear layer plan");
-  int64_t fit = IN_CACHE / x->c / RONDE__QUANTUM * RONDE__QUANTUM;
-  s->chunks = make_chunks(x->n, ronde__max(FEWEST_ROWS, ronde__min(MOST_ROWS, fit)));
-  s->sums = make_chunks(x->n, ronde__min(MOST_ROWS, x->n));
+  s->chunks.rows = ronde__min(MOST_ROWS, x->n);
+  s->chunks.n = ronde__ceil_div(x->n, s->chunks.rows);
+  s->in_pieces = pieces_of(s, x);
+  s->out_pieces = pieces_of(s, &desc->out[0]);
   ronde_status status = ronde__linear_lists_create(desc, ronde__phys_blocks(x), x->n * x->block,
                                                    x->block * desc->out[0].block, &s->lists);
   if (status == RONDE_OK) status = make_pieces(desc, s);
@@ -89,31 +100,61 @@ static ronde_status linear_rows_prepare(const ronde__op_desc *desc, void **state
   return RONDE_OK;
 }
 
-/* The weights' gradients of outputs_together(), where they are handed on at once; in front of them the transposed weights. */
-static int64_t share_elems(const ronde__op_desc *desc) {
-  return desc->in_pieces ? outputs_together(desc) * ronde__linear_slab(desc) : 0;
+static int64_t tile_elems(const ronde__op_desc *desc) { return desc->in[0].block * desc->out[0].block; }
+
+/* Transposed weights of a thread: those of a piece's outputs and one block of inputs. */
+static int64_t turned_elems(const ronde__op_desc *desc, const linear_rows_state *s) {
+  return ronde__ceil_div(ronde__phys_blocks(&desc->out[0]), s->out_pieces) * tile_elems(desc);
 }
 
+/* Backward: transposed weights, and then, where they are handed on at once, the gradients of outputs_together(). */
 static size_t linear_rows_work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
-  if (!backward) return 0;
-  return (size_t)(share_elems(desc) + (desc->need_dinput[0] ? ronde__weight_elems(&desc->param[0]) : 0));
+  int64_t turned = desc->need_dinput[0] ? desc->threads * turned_elems(desc, state) : 0;
+  int64_t share = desc->in_pieces ? outputs_together(desc) * ronde__linear_slab(desc) : 0;
+  return backward ? (size_t)ronde__max(turned, share) : 0;
+}
+
+/* Calls `chunk_part` with the calling thread's blocks, of n, in each chunk in which it has any. */
+static void each_chunk(const ronde__linear_piece *j, int64_t n, int thread, int n_threads,
+                       void (*chunk_part)(const ronde__linear_piece *j, int64_t chunk, linear_span blocks,
+                                          int thread)) {
+  int64_t begin, end;
+  ronde__thread_chunk(((const linear_rows_state *)j->state)->chunks.n * n, thread, n_threads, &begin, &end);
+  for (int64_t chunk = begin / n; chunk * n < end; chunk++)
+    chunk_part(j, chunk, (linear_span){ronde__max(begin - chunk * n, 0), ronde__min(end - chunk * n, n)}, thread);
+}
+
+static linear_span piece_of(int64_t n, int64_t piece, int64_t pieces) {
+  return (linear_span){ronde__shard_begin(n, piece, pieces), ronde__shard_begin(n, piece + 1, pieces)};
+}
+
+/* Sums of a chunk over one piece of its inputs; the next block's weights are fetched. */
+static void forward_piece(const ronde__linear_piece *j, int64_t chunk, linear_span obs, int64_t piece) {
+  const linear_rows_state *s = j->state;
+  const ronde__phys *x = &j->desc->in[0], *y = &j->desc->out[0];
+  const ronde__gemm_pair *pair = &s->forward[chunk == s->chunks.n - 1];
+  const linear_span ibs = piece_of(ronde__phys_blocks(x), piece, s->in_pieces);
+  const ronde__gemm_list terms = {s->lists.terms.a + ibs.begin, s->lists.terms.b + ibs.begin, ibs.end - ibs.begin};
+  const float *from = j->call->in[0] + chunk * s->chunks.rows * x->block, *w = j->call->param[0];
+  for (int64_t ob = obs.begin; ob < obs.end; ob++) {
+    float *to = j->call->out[0] + (ob * y->n + chunk * s->chunks.rows) * y->block;
+    ronde__ahead next = {.n = ob + 1 < obs.end, .bytes = terms.count * tile_elems(j->desc) * (int64_t)sizeof(float)};
+    next.at[0] = w + (ob + 1) * ronde__linear_slab(j->desc) + ibs.begin * tile_elems(j->desc);
+    ronde__gemm_sum_by(pair, &terms, terms.count, ronde__gemm_piece(pair, terms.count), from,
+                       w + ob * ronde__linear_slab(j->desc), to, piece > 0, &next);
+    if (piece == s->in_pieces - 1) ronde__fused_bias_act(j->desc, j->call, ob, to, pair->set.shape.m);
+  }
+}
+
+static void forward_chunk(const ronde__linear_piece *j, int64_t chunk, linear_span obs, int thread) {
+  (void)thread;
+  for (int64_t piece = 0; piece < ((const linear_rows_state *)j->state)->in_pieces; piece++)
+    forward_piece(j, chunk, obs, piece);
 }
 
 static void forward_part(void *arg, int thread, int n_threads) {
   const ronde__linear_piece *j = arg;
-  const linear_rows_state *s = j->state;
-  const ronde__phys *x = &j->desc->in[0], *y = &j->desc->out[0];
-  int64_t begin, end;
-  ronde__thread_chunk(s->chunks.n, thread, n_threads, &begin, &end);
-  for (int64_t chunk = begin; chunk < end; chunk++) {
-    const ronde__gemm_pair *pair = &s->forward[chunk == s->chunks.n - 1];
-    for (int64_t ob = 0; ob < ronde__phys_blocks(y); ob++) {
-      float *to = j->call->out[0] + (ob * y->n + chunk * s->chunks.rows) * y->block;
-      ronde__gemm_sum(pair, &s->lists.terms, s->lists.terms.count, j->call->in[0] + chunk * s->chunks.rows * x->block,
-                      j->call->param[0] + ob * ronde__linear_slab(j->desc), to, false);
-      ronde__fused_bias_act(j->desc, j->call, ob, to, pair->set.shape.m);
-    }
-  }
+  each_chunk(j, ronde__phys_blocks(&j->desc->out[0]), thread, n_threads, forward_chunk);
 }
 
 static ronde_status linear_rows_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
@@ -122,82 +163,122 @@ static ronde_status linear_rows_forward(const ronde__op_desc *desc, const void *
   return RONDE_OK;
 }
 
-typedef struct data_job {
-  ronde__linear_piece of;
-  const float *turned; /* [Ib][Ob][bo][bi] */
-} data_job;
+/* Weights of a piece's outputs and input block ib, each tile [bi][bo]: transposed. */
+static void turn_tiles(const ronde__linear_piece *j, linear_span obs, int64_t ib, float *turned) {
+  int64_t bi = j->desc->in[0].block, bo = j->desc->out[0].block;
+  const float *w = j->call->param[0] + obs.begin * ronde__linear_slab(j->desc) + ib * bi * bo;
+  for (int64_t ob = obs.begin; ob < obs.end; ob++, w += ronde__linear_slab(j->desc), turned += bi * bo) {
+    ronde__weight_touch(w, bi * bo);
+    j->desc->compute.kernels->transpose(w, bo, bi, bo, turned, bi);
+  }
+}
+
+/* The same tiles of the next input block, as far as there is room to note them. */
+static ronde__ahead tiles_ahead(const ronde__linear_piece *j, linear_span obs, int64_t ib) {
+  ronde__ahead ahead = {.n = (int)ronde__min(obs.end - obs.begin, RONDE__AHEAD_RANGES),
+                        .bytes = tile_elems(j->desc) * (int64_t)sizeof(float)};
+  for (int i = 0; i < ahead.n; i++)
+    ahead.at[i] = j->call->param[0] + (obs.begin + i) * ronde__linear_slab(j->desc) + ib * tile_elems(j->desc);
+  return ahead;
+}
+
+/* dX of a chunk: sums over one piece of its outputs. */
+static void data_piece(const ronde__linear_piece *j, int64_t chunk, linear_span ibs, int64_t piece, float *turned) {
+  const linear_rows_state *s = j->state;
+  const ronde__phys *x = &j->desc->in[0], *y = &j->desc->out[0];
+  const ronde__gemm_pair *pair = &s->data[chunk == s->chunks.n - 1];
+  const linear_span obs = piece_of(ronde__phys_blocks(y), piece, s->out_pieces);
+  const ronde__gemm_list terms = {s->lists.outputs.a + obs.begin, s->lists.outputs.b, obs.end - obs.begin};
+  for (int64_t ib = ibs.begin; ib < ibs.end; ib++) {
+    ronde__ahead next = {0};
+    turn_tiles(j, obs, ib, turned);
+    if (ib + 1 < ibs.end) next = tiles_ahead(j, obs, ib + 1);
+    ronde__gemm_sum_by(pair, &terms, terms.count, ronde__gemm_piece(pair, terms.count),
+                       j->call->dout[0] + chunk * s->chunks.rows * y->block, turned,
+                       j->call->din[0] + (ib * x->n + chunk * s->chunks.rows) * x->block,
+                       piece || j->call->accumulate_dinput[0], &next);
+  }
+}
+
+static void data_chunk(const ronde__linear_piece *j, int64_t chunk, linear_span ibs, int thread) {
+  const linear_rows_state *s = j->state;
+  float *turned = j->call->work + thread * turned_elems(j->desc, s);
+  for (int64_t piece = 0; piece < s->out_pieces; piece++) data_piece(j, chunk, ibs, piece, turned);
+}
 
 static void data_part(void *arg, int thread, int n_threads) {
-  const data_job *j = arg;
-  const linear_rows_state *s = j->of.state;
-  const ronde__phys *x = &j->of.desc->in[0], *y = &j->of.desc->out[0];
-  const ronde__op_call *call = j->of.call;
-  int64_t begin, end;
-  ronde__thread_chunk(s->chunks.n, thread, n_threads, &begin, &end);
-  for (int64_t chunk = begin; chunk < end; chunk++)
-    for (int64_t ib = 0; ib < ronde__phys_blocks(x); ib++)
-      ronde__gemm_sum(&s->data[chunk == s->chunks.n - 1], &s->lists.outputs, s->lists.outputs.count,
-                      call->dout[0] + chunk * s->chunks.rows * y->block,
-                      j->turned + ib * ronde__phys_blocks(y) * y->block * x->block,
-                      call->din[0] + (ib * x->n + chunk * s->chunks.rows) * x->block, call->accumulate_dinput[0]);
+  const ronde__linear_piece *j = arg;
+  each_chunk(j, ronde__phys_blocks(&j->desc->in[0]), thread, n_threads, data_chunk);
 }
 
-/* dw (+)= X^T dY of a chunk of sums. */
+/* dw (+)= X^T dY of a chunk. */
 static void sum_rows(const ronde__op_desc *desc, const linear_rows_state *s, bool last, const float *x, const float *dy,
-                     float *dw, bool adds) {
+                     float *dw, bool adds, ronde__ahead *next) {
   static const uint64_t none = 0;
-  int64_t piece = s->weight.set.shape.k, rows = rows_of(desc, s->sums, last), n_pieces = rows / piece,
+  int64_t piece = s->weight.set.shape.k, rows = rows_of(desc, s->chunks, last), n_pieces = rows / piece,
           done = n_pieces * piece;
   const ronde__gemm_pair *rest = &s->rest[last];
-  if (n_pieces) ronde__gemm_sum_by(&s->weight, &s->pieces, n_pieces, 1, x, dy, dw, adds);
+  if (n_pieces) ronde__gemm_sum_by(&s->weight, &s->pieces, n_pieces, 1, x, dy, dw, adds, next);
   if (rows == done) return;
-  ronde__gemm_run(adds || done ? &rest->add : &rest->set, x + done * desc->in[0].block, &none,
-                  dy + done * desc->out[0].block, &none, 1, dw);
+  ronde__gemm_run_ahead(adds || done ? &rest->add : &rest->set, x + done * desc->in[0].block, &none,
+                        dy + done * desc->out[0].block, &none, 1, dw, next);
 }
 
-/* What chunk adds to the gradient of a tile of weights, of output block ob and input block ib: X^T dY. */
-static void weight_tile(const ronde__linear_piece *j, int64_t ob, int64_t ib, int64_t chunk) {
+/* Of the weights' gradients of j's outputs in a chunk: a tile. */
+typedef struct weight_item {
+  int64_t ob, ib, place; /* place: in the weights */
+} weight_item;
+
+static weight_item weight_item_at(const ronde__linear_piece *j, int64_t i) {
+  int64_t ob = j->ob0 + i % j->n_obs, ib = i / j->n_obs;
+  return (weight_item){ob, ib, ob * ronde__linear_slab(j->desc) + ib * tile_elems(j->desc)};
+}
+
+/* What chunk adds to the gradient of a tile: X^T dY. next: the tile that comes then, or NULL. */
+static void weight_tile(const ronde__linear_piece *j, int64_t chunk, weight_item of, const weight_item *next) {
   const linear_rows_state *s = j->state;
   const ronde__phys *x = &j->desc->in[0], *y = &j->desc->out[0];
   const ronde__op_call *call = j->call;
-  int64_t place = ob * ronde__linear_slab(j->desc) + ib * x->block * y->block, row = chunk * s->sums.rows;
-  bool last = chunk == s->sums.n - 1;
-  float *dw = call->dparam[0] + place;
-  if (j->desc->in_pieces) dw = call->work + place - j->ob0 * ronde__linear_slab(j->desc);
-  sum_rows(j->desc, s, last, call->in[0] + (ib * x->n + row) * x->block, call->dout[0] + (ob * y->n + row) * y->block,
-           dw, chunk || call->accumulate_dparam[0]);
-  if (!last || !j->desc->in_pieces) return;
-  size_t begin = (size_t)place, end = begin + (size_t)(x->block * y->block);
-  call->listener.final(call->listener.user, &(ronde__gradient){0, begin, end, dw, true, NULL});
+  const int64_t row = chunk * s->chunks.rows, elems = tile_elems(j->desc);
+  const bool last = chunk == s->chunks.n - 1, hands_on = last && j->desc->in_pieces;
+  ronde__ahead ahead = {.bytes = elems * (int64_t)sizeof(float)};
+  float *dw = call->dparam[0] + of.place;
+  if (j->desc->in_pieces) dw = call->work + of.place - j->ob0 * ronde__linear_slab(j->desc);
+  if (hands_on && next) ahead.n = ronde__op_gradient_touches(call, 0, (size_t)next->place, ahead.at);
+  if (!j->desc->in_pieces && next) ahead.at[ahead.n++] = call->dparam[0] + next->place;
+  sum_rows(j->desc, s, last, call->in[0] + (of.ib * x->n + row) * x->block,
+           call->dout[0] + (of.ob * y->n + row) * y->block, dw, chunk || call->accumulate_dparam[0], &ahead);
+  if (!hands_on) return;
+  size_t begin = (size_t)of.place, end = begin + (size_t)elems;
+  call->listener.final(call->listener.user, &(ronde__gradient){0, begin, end, dw, true, ahead.done > 0, NULL});
 }
 
 /* The gradients of outputs of a chunk stay in cache while inputs go by, a block at a time. */
 static void weight_part(void *arg, int thread, int n_threads) {
   const ronde__linear_piece *j = arg;
-  const linear_rows_state *s = j->state;
-  int64_t in_blocks = ronde__phys_blocks(&j->desc->in[0]), begin, end;
+  int64_t begin, end;
   if (j->desc->frozen[0]) return;
-  ronde__thread_chunk(j->n_obs * in_blocks, thread, n_threads, &begin, &end);
-  for (int64_t chunk = 0; chunk < s->sums.n; chunk++)
-    for (int64_t item = begin; item < end; item++) weight_tile(j, j->ob0 + item % j->n_obs, item / j->n_obs, chunk);
+  ronde__thread_chunk(j->n_obs * ronde__phys_blocks(&j->desc->in[0]), thread, n_threads, &begin, &end);
+  for (int64_t chunk = 0; chunk < ((const linear_rows_state *)j->state)->chunks.n; chunk++)
+    for (int64_t i = begin; i < end; i++) {
+      weight_item next = weight_item_at(j, ronde__min(i + 1, end - 1));
+      weight_tile(j, chunk, weight_item_at(j, i), i + 1 < end ? &next : NULL);
+    }
 }
 
 static ronde_status linear_rows_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  ronde__linear_piece j = {.desc = desc, .state = state, .call = call};
   ronde__fused_act_backward(desc, call);
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
-  if (call->din[0]) { /* reads the weights before their gradient is handed out */
-    data_job j = {{.desc = desc, .state = state, .call = call},
-                  ronde__weight_turned(desc, &(bool){true}, call, call->work + share_elems(desc))};
-    ronde__pool_run(call->pool, data_part, &j);
-  }
+  if (call->din[0])
+    ronde__pool_run(call->pool, data_part, &j); /* reads the weights before their gradient is handed out */
   ronde__linear_backward_pieces(desc, state, call, outputs_together(desc), weight_part);
   return RONDE_OK;
 }
 
 static bool linear_rows_takes(const ronde__op_desc *desc) {
   const ronde__phys *x = &desc->in[0];
-  return x->layout == RONDE__BLOCKS && x->h * x->w == 1 && x->n >= MANY &&
-         ronde__weight_elems(&desc->param[0]) <= WEIGHTS;
+  return x->layout == RONDE__BLOCKS && x->h * x->w == 1 && x->n >= MANY;
 }
 
 static const char *linear_rows_implementation(const ronde__op_desc *desc, const void *opaque) {
@@ -211,7 +292,6 @@ const ronde__form ronde__linear_rows = {
     .release = linear_rows_release,
     .work_elems = linear_rows_work_elems,
     .gives_pieces = true,
-    .turns_weight = true,
     .forward = linear_rows_forward,
     .backward = linear_rows_backward,
     .implementation = linear_rows_implementation,

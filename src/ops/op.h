@@ -264,6 +264,7 @@ typedef struct ronde__gradient {
   size_t begin, end; /* from an op: in the packed parameter; behind the executor: in the flat arrays */
   const float *data;
   bool concurrent; /* transient: told from any thread of the pool, in any order, within the op's own time */
+  bool fetched;    /* transient: what the listener touches of the next ones has been fetched */
   /* Behind the executor, of a whole table (ronde__net_track_rows): of all other rows the gradient is zero. There data
    * is zero where gradients are kept, and else holds anything. NULL: all was computed. */
   const ronde__row_set *rows;
@@ -304,6 +305,9 @@ typedef struct ronde__op_call {
    * accumulate_dparam says. It leaves all others alone but those that it writes, and adds these. NULL: it writes all. */
   ronde__row_set *rows;
   ronde__gradient_listener listener;
+  /* Where the listener reads and writes, told of a transient gradient of elements from `begin` on, beside its data: arrays
+   * of as many elements, at most RONDE__AHEAD_RANGES; returns how many. user: the listener's. NULL: not known. */
+  int (*touches)(void *user, int param, size_t begin, const void **at_out);
   float *saved;             /* what forward leaves to backward beside in and out */
   float *work;              /* scratch of this call */
   float loss_scale;         /* losses: factor of each example's gradient, 1 / (examples of the step) */
@@ -324,7 +328,10 @@ typedef struct ronde__op_call {
 static inline void ronde__op_gradient_final(const ronde__op_call *call, int param, size_t begin, size_t end) {
   if (call->listener.final && call->dparam[param])
     call->listener.final(call->listener.user,
-                         &(ronde__gradient){param, begin, end, call->dparam[param] + begin, false, NULL});
+                         &(ronde__gradient){param, begin, end, call->dparam[param] + begin, false, false, NULL});
+}
+static inline int ronde__op_gradient_touches(const ronde__op_call *call, int param, size_t begin, const void **at_out) {
+  return call->touches ? call->touches(call->listener.user, param, begin, at_out) : 0;
 }
 /* The same of all parameters. */
 static inline void ronde__op_gradients_final(const ronde__op_desc *desc, const ronde__op_call *call) {

@@ -164,7 +164,7 @@ static void recurrent_sum_rows(const ronde__recurrent_state *s, const ronde__row
   int64_t chunks = ronde__min(sum->chunks.count, ronde__ceil_div(rows, RONDE__ROWS_CHUNK));
   int64_t done = chunks * RONDE__ROWS_CHUNK;
   int64_t piece = ronde__gemm_piece(&sum->chunk, sum->chunks.count); /* as if there were all */
-  if (done) ronde__gemm_sum_by(&sum->chunk, &sum->chunks, chunks, piece, d, x, dw, adds);
+  if (done) ronde__gemm_sum_by(&sum->chunk, &sum->chunks, chunks, piece, d, x, dw, adds, NULL);
   if (rows > done)
     ronde__recurrent_multiply(adds || done ? &sum->rest.add : &sum->rest.set, ronde__recurrent_at(s, d, done * a),
                               ronde__recurrent_at(s, x, done * b), dw);
@@ -247,8 +247,8 @@ static void recurrent_weights_of(const ronde__recurrent_job *j, int64_t rows, in
                          ronde__recurrent_at(s, of[i].x, c * RONDE__PANEL * panel_rows), dw + c * RONDE__PANEL,
                          call->accumulate_dparam[i]);
     if (is_told)
-      call->listener.final(call->listener.user,
-                           &(ronde__gradient){i, (size_t)begin, (size_t)(begin + width * columns), piece, true, NULL});
+      call->listener.final(call->listener.user, &(ronde__gradient){i, (size_t)begin, (size_t)(begin + width * columns),
+                                                                   piece, true, false, NULL});
   }
   for (int b = RONDE__BIAS_IH; b <= RONDE__BIAS_HH && j->desc->attr.bias; b++) {
     float *db = call->dparam[b] ? call->dparam[b] + row : NULL;

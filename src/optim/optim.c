@@ -254,6 +254,12 @@ void ronde__optim_fetch(const ronde__optim *optim, size_t first, size_t n) {
     for (size_t i = first; i < first + n && i < optim->n; i += LINE) __builtin_prefetch(optim->state[s] + i, 1, 2);
 }
 
+int ronde__optim_touches(const ronde__optim *optim, size_t first, const void **at_out) {
+  if (first >= optim->n) return 0;
+  for (int s = 0; s < optim->n_states; ++s) at_out[s] = optim->state[s] + first;
+  return optim->n_states;
+}
+
 typedef struct optim_range_call {
   const ronde__optim *optim;
   float *w;

@@ -52,6 +52,8 @@ void ronde__optim_begin(ronde__optim *optim, double lr);
 void ronde__optim_range(const ronde__optim *optim, float *w, const float *g, size_t first, size_t n);
 /* Prefetches the state of a range that is updated soon. The range may reach beyond the end. */
 void ronde__optim_fetch(const ronde__optim *optim, size_t first, size_t n);
+/* Where the state of element `first` lies in each array of it; returns how many these are. */
+int ronde__optim_touches(const ronde__optim *optim, size_t first, const void **at_out);
 /* Updates the dead ranges of the whole w, where a fused update does the rest. */
 void ronde__optim_dead(const ronde__optim *optim, float *w);
 /* Whether updates change dead ranges. */

@@ -40,7 +40,7 @@ static void update_one(ronde__worker *worker, const ronde__gradient *g) {
 /* Within the op that has just made it. */
 static void update_concurrently(const ronde__worker *worker, const ronde__gradient *g) {
   size_t n = g->end - g->begin;
-  ronde__optim_fetch(worker->optim, g->end, n); /* the next ones mostly follow */
+  if (!g->fetched) ronde__optim_fetch(worker->optim, g->end, n); /* the next ones mostly follow */
   ronde__optim_range(worker->optim, ronde__net_values(worker->net) + g->begin, g->data, g->begin, n);
 }
 
@@ -123,6 +123,15 @@ static void worker_gradient_final(void *user, const ronde__gradient *g) {
   if (w->listener.final) w->listener.final(w->listener.user, g);
 }
 
+/* What an update within the op goes through. */
+static int worker_gradient_touches(void *user, int param, size_t begin, const void **at_out) {
+  const watch *w = user;
+  (void)param;
+  if (!w->last) return 0;
+  at_out[0] = ronde__net_values(w->worker->net) + begin;
+  return 1 + ronde__optim_touches(w->worker->optim, begin, at_out + 1);
+}
+
 static void worker_layer_done(void *user, int param) {
   const watch *w = user;
   if (w->last) ronde__recorder_done(w->worker->recorder, param);
@@ -183,7 +192,7 @@ static void all_final(watch *w, bool any) {
   if (!any) ronde__net_clear_gradients(w->worker->net);
   for (int i = n_params - 1; i >= 0; i--) {
     size_t begin = params[i].offset, end = begin + params[i].n_packed;
-    ronde__gradient all = {i, begin, end, gradients + begin, false, ronde__net_rows(w->worker->net, i)};
+    ronde__gradient all = {i, begin, end, gradients + begin, false, false, ronde__net_rows(w->worker->net, i)};
     if (!params[i].frozen) worker_gradient_final(w, &all);
   }
 }
@@ -193,6 +202,7 @@ static ronde_status pass(watch *w, const ronde__net_batch *batch, const ronde__s
   ronde__worker *worker = w->worker;
   ronde__net_hooks hooks = {.param_needed = worker->param_needed || worker->recorder ? worker_param_needed : NULL,
                             .gradient = worker_gradient_final,
+                            .gradient_touches = worker_gradient_touches,
                             .layer_done = worker->recorder ? worker_layer_done : NULL,
                             .gather_partials = worker->partials ? gather_partials : NULL,
                             .loss = worker->master ? ask_master : NULL,
