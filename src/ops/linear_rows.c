@@ -7,9 +7,8 @@
  * Source: Goto & van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008 (what stays in which cache). */
 #include "ops/linear.h"
 
-enum { MOST_ROWS = 256, MANY = 128 };
+enum { MOST_ROWS = 512, MANY = 128 };
 enum { IN_CACHE = 192 << 10 }; /* floats: a piece of a chunk */
-enum { SHARE = 512 };          /* outputs whose gradients are made together */
 
 /* The rows of each; the last one may have fewer. */
 typedef struct linear_chunks {
@@ -30,8 +29,9 @@ typedef struct linear_span {
   int64_t begin, end;
 } linear_span;
 
-static int64_t outputs_together(const ronde__op_desc *desc) {
-  return ronde__min(ronde__phys_blocks(&desc->out[0]), ronde__max(1, SHARE / desc->out[0].block));
+/* Output blocks whose weights' gradients are made together: their own gradients are a piece. */
+static int64_t outputs_together(const ronde__op_desc *desc, const linear_rows_state *s) {
+  return ronde__ceil_div(ronde__phys_blocks(&desc->out[0]), s->out_pieces);
 }
 
 static void linear_rows_release(const ronde__op_desc *desc, void *opaque) {
@@ -84,7 +84,7 @@ static ronde_status linear_rows_prepare(const ronde__op_desc *desc, void **state
   const ronde__phys *x = &desc->in[0];
   linear_rows_state *s;
   RONDE__ALLOC(s, sizeof *s, "linear layer plan");
-  s->chunks.rows = ronde__min(MOST_ROWS, x->n);
+  s->chunks.rows = ronde__ceil_div(x->n, ronde__ceil_div(x->n, MOST_ROWS));
   s->chunks.n = ronde__ceil_div(x->n, s->chunks.rows);
   s->in_pieces = pieces_of(s, x);
   s->out_pieces = pieces_of(s, &desc->out[0]);
@@ -104,14 +104,20 @@ static int64_t tile_elems(const ronde__op_desc *desc) { return desc->in[0].block
 
 /* Transposed weights of a thread: those of a piece's outputs and one block of inputs. */
 static int64_t turned_elems(const ronde__op_desc *desc, const linear_rows_state *s) {
-  return ronde__ceil_div(ronde__phys_blocks(&desc->out[0]), s->out_pieces) * tile_elems(desc);
+  return outputs_together(desc, s) * tile_elems(desc);
 }
 
-/* Backward: transposed weights, and then, where they are handed on at once, the gradients of outputs_together(). */
+/* Of weights' gradients that are handed on at once: a tile a thread; or, where several chunks add to each, those of
+ * outputs_together(). */
+static int64_t gradient_elems(const ronde__op_desc *desc, const linear_rows_state *s) {
+  if (!desc->in_pieces) return 0;
+  return s->chunks.n == 1 ? desc->threads * tile_elems(desc) : outputs_together(desc, s) * ronde__linear_slab(desc);
+}
+
+/* Backward: transposed weights, and then gradients of weights. */
 static size_t linear_rows_work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
   int64_t turned = desc->need_dinput[0] ? desc->threads * turned_elems(desc, state) : 0;
-  int64_t share = desc->in_pieces ? outputs_together(desc) * ronde__linear_slab(desc) : 0;
-  return backward ? (size_t)ronde__max(turned, share) : 0;
+  return backward ? (size_t)ronde__max(turned, gradient_elems(desc, state)) : 0;
 }
 
 /* Calls `chunk_part` with the calling thread's blocks, of n, in each chunk in which it has any. */
@@ -234,16 +240,22 @@ static weight_item weight_item_at(const ronde__linear_piece *j, int64_t i) {
   return (weight_item){ob, ib, ob * ronde__linear_slab(j->desc) + ib * tile_elems(j->desc)};
 }
 
+static float *gradient_at(const ronde__linear_piece *j, weight_item of, int thread) {
+  if (!j->desc->in_pieces) return j->call->dparam[0] + of.place;
+  bool one = ((const linear_rows_state *)j->state)->chunks.n == 1;
+  return j->call->work + (one ? thread * tile_elems(j->desc) : of.place - j->ob0 * ronde__linear_slab(j->desc));
+}
+
 /* What chunk adds to the gradient of a tile: X^T dY. next: the tile that comes then, or NULL. */
-static void weight_tile(const ronde__linear_piece *j, int64_t chunk, weight_item of, const weight_item *next) {
+static void weight_tile(const ronde__linear_piece *j, int64_t chunk, weight_item of, const weight_item *next,
+                        int thread) {
   const linear_rows_state *s = j->state;
   const ronde__phys *x = &j->desc->in[0], *y = &j->desc->out[0];
   const ronde__op_call *call = j->call;
   const int64_t row = chunk * s->chunks.rows, elems = tile_elems(j->desc);
   const bool last = chunk == s->chunks.n - 1, hands_on = last && j->desc->in_pieces;
   ronde__ahead ahead = {.bytes = elems * (int64_t)sizeof(float)};
-  float *dw = call->dparam[0] + of.place;
-  if (j->desc->in_pieces) dw = call->work + of.place - j->ob0 * ronde__linear_slab(j->desc);
+  float *dw = gradient_at(j, of, thread);
   if (hands_on && next) ahead.n = ronde__op_gradient_touches(call, 0, (size_t)next->place, ahead.at);
   if (!j->desc->in_pieces && next) ahead.at[ahead.n++] = call->dparam[0] + next->place;
   sum_rows(j->desc, s, last, call->in[0] + (of.ib * x->n + row) * x->block,
@@ -262,7 +274,7 @@ static void weight_part(void *arg, int thread, int n_threads) {
   for (int64_t chunk = 0; chunk < ((const linear_rows_state *)j->state)->chunks.n; chunk++)
     for (int64_t i = begin; i < end; i++) {
       weight_item next = weight_item_at(j, ronde__min(i + 1, end - 1));
-      weight_tile(j, chunk, weight_item_at(j, i), i + 1 < end ? &next : NULL);
+      weight_tile(j, chunk, weight_item_at(j, i), i + 1 < end ? &next : NULL, thread);
     }
 }
 
@@ -272,7 +284,7 @@ static ronde_status linear_rows_backward(const ronde__op_desc *desc, const void 
   if (desc->attr.bias) ronde__bias_gradient(desc, call);
   if (call->din[0])
     ronde__pool_run(call->pool, data_part, &j); /* reads the weights before their gradient is handed out */
-  ronde__linear_backward_pieces(desc, state, call, outputs_together(desc), weight_part);
+  ronde__linear_backward_pieces(desc, state, call, outputs_together(desc, state), weight_part);
   return RONDE_OK;
 }
 
