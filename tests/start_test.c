@@ -187,11 +187,26 @@ static void forged_marks_are_refused(void **state) {
   if (strstr(said, "the key is on")) fail_msg("%s", said);
 }
 
+/* What mpirun says is told where nobody knows better, but for what is of no consequence. */
+static void idle_warnings_of_mpirun_are_not_told(void **state) {
+  need_mpi();
+  check_run(0, run("mkdir -p warn && cat >warn/mpirun.openmpi <<'END'\n#!/bin/sh\n"
+                   "echo '[a:1] plm:rsh: Warning: setpgid(2,2) failed in parent with errno=Permission denied(13)' >&2\n"
+                   "echo '[a:1] another warning' >&2\n"
+                   "exec \"$REAL\" \"$@\"\nEND\nchmod +x warn/mpirun.openmpi"));
+  check_run(0, run("REAL=$(command -v mpirun.openmpi); export REAL; PATH=$PWD/warn:$PATH timeout 60 " RONDE
+                   " train --model lenet5 --data synthetic:1x28x28:10:600 --batch 50 --threads 1 --workers 2 "
+                   "--transport mpi --steps 2"));
+  check_says("[a:1] another warning");
+  if (strstr(said, "setpgid")) fail_msg("%s", said);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_host_that_cannot_be_started_is_named), cmocka_unit_test(another_agent_is_named_too),
       cmocka_unit_test(a_host_without_the_program_is_named),    cmocka_unit_test(an_ssh_that_never_answers),
       cmocka_unit_test(processors_need_not_be_chosen),          cmocka_unit_test(forged_marks_are_refused),
+      cmocka_unit_test(idle_warnings_of_mpirun_are_not_told),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

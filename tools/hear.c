@@ -137,8 +137,11 @@ const char *tool_why_not_started(tool_launched *l) {
   return *l->failed_why ? l->failed_why : NULL;
 }
 
+/* Of its ssh, which on a busy host may be quicker to make itself a process group than mpirun is to make it one. */
+static bool is_idle_warning(const char *line) { return strstr(line, "plm:rsh: Warning: setpgid(") != NULL; }
+
 static void note_mpirun(tool_launched *l, const char *line) {
-  if (note_state(l, line)) return;
+  if (note_state(l, line) || is_idle_warning(line)) return;
   tool_add_line(l->said, sizeof l->said, line);
   if (l->n_begun < l->n_ranks) note_block(l, line);
   char host[200];
