@@ -437,8 +437,8 @@ const char *ronde__bf16_name(const struct ronde__bf16 *bf16); /* "amx"; "none" o
 /* Resolves a kernel for a shape with the wanted implementation; falls back to the tile where libxsmm is not built in or
  * has no kernel for the shape. Thread-safe. Cost with libxsmm: about 20 us for a new shape. */
 ronde__gemm ronde__gemm_resolve(const ronde__compute *compute, const ronde__gemm_shape *shape);
-/* The same for calls that say what is wanted next: prefers an implementation that fetches it. */
-ronde__gemm ronde__gemm_resolve_streaming(const ronde__compute *compute, const ronde__gemm_shape *shape);
+/* The same for calls that say what is wanted next, or that add short sums to C: prefers the tile where it does these better. */
+ronde__gemm ronde__gemm_resolve_tile(const ronde__compute *compute, const ronde__gemm_shape *shape);
 const char *ronde__gemm_name(ronde__gemm_impl impl); /* "xsmm", "tile" */
 /* RONDE_GEMM=xsmm|tile, else xsmm where it is built in and the instruction set is AVX2 or AVX-512. */
 ronde_status ronde__gemm_default(const ronde__kernels *kernels, ronde__gemm_impl *impl_out);

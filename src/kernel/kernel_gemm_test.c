@@ -132,7 +132,7 @@ static void test_rows_do_not_depend_on_m(void **state) {
 static void check_ahead(int n, bool trans_a) {
   problem p = problem_make(37, n, 66, 3, trans_a, true);
   floats alone = floats_copy(&p.c, 0), beside = floats_copy(&p.c, 1), wanted = floats_make(3 * 160, 0);
-  ronde__gemm gemm = ronde__gemm_resolve_streaming(&(ronde__compute){kernels, RONDE__GEMM_TILE, NULL}, &p.shape);
+  ronde__gemm gemm = ronde__gemm_resolve_tile(&(ronde__compute){kernels, RONDE__GEMM_TILE, NULL}, &p.shape);
   ronde__ahead ahead = {.at = {wanted.at, wanted.at + 160, wanted.at + 320}, .n = 3, .bytes = 160 * sizeof(float)};
   ronde__gemm_run(&gemm, p.a.at, p.a_offsets, p.b.at, p.b_offsets, p.count, alone.at);
   for (int turn = 0; turn < 2; turn++) {

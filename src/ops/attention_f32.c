@@ -22,11 +22,11 @@ static void make(const ronde__op_desc *desc, ronde__attention *s, int last_q, in
                     dq = {.m = q, .n = d, .k = k, .lda = BLOCK, .ldb = s->ld, .ldc = d, .trans_a = true},
                     dk = {.m = k, .n = d, .k = q, .lda = BLOCK, .ldb = s->ld, .ldc = d}, dv = dk;
   dv.ldb = s->f;
-  s->score[last_q][last_k] = ronde__gemm_pair_resolve(desc, score);
-  s->out[last_q][last_k] = ronde__gemm_pair_resolve(desc, out);
-  s->dq[last_q][last_k] = ronde__gemm_pair_resolve(desc, dq);
-  s->dk[last_q][last_k] = ronde__gemm_pair_resolve(desc, dk);
-  s->dv[last_q][last_k] = ronde__gemm_pair_resolve(desc, dv);
+  s->score[last_q][last_k] = ronde__gemm_pair_tile(desc, score);
+  s->out[last_q][last_k] = ronde__gemm_pair_tile(desc, out);
+  s->dq[last_q][last_k] = ronde__gemm_pair_tile(desc, dq);
+  s->dk[last_q][last_k] = ronde__gemm_pair_tile(desc, dk);
+  s->dv[last_q][last_k] = ronde__gemm_pair_tile(desc, dv);
 }
 
 /* Rows of a tile of queries, or of gradients, as [D][BLOCK]. */

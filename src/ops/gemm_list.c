@@ -17,8 +17,8 @@ ronde__gemm_pair ronde__gemm_pair_resolve(const ronde__op_desc *desc, ronde__gem
   return resolve_pair(desc, shape, ronde__gemm_resolve);
 }
 
-ronde__gemm_pair ronde__gemm_pair_streaming(const ronde__op_desc *desc, ronde__gemm_shape shape) {
-  return resolve_pair(desc, shape, ronde__gemm_resolve_streaming);
+ronde__gemm_pair ronde__gemm_pair_tile(const ronde__op_desc *desc, ronde__gemm_shape shape) {
+  return resolve_pair(desc, shape, ronde__gemm_resolve_tile);
 }
 
 ronde_status ronde__gemm_list_create(int64_t count, ronde__gemm_list *list_out) {

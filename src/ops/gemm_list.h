@@ -11,7 +11,7 @@ typedef struct ronde__gemm_pair {
 } ronde__gemm_pair;
 
 ronde__gemm_pair ronde__gemm_pair_resolve(const ronde__op_desc *desc, ronde__gemm_shape shape);
-ronde__gemm_pair ronde__gemm_pair_streaming(const ronde__op_desc *desc, ronde__gemm_shape shape);
+ronde__gemm_pair ronde__gemm_pair_tile(const ronde__op_desc *desc, ronde__gemm_shape shape);
 
 /* The operand pairs of one sum, as byte offsets. */
 typedef struct ronde__gemm_list {

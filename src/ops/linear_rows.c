@@ -50,12 +50,12 @@ static int rows_of(const ronde__op_desc *desc, linear_chunks chunks, bool last) 
 static ronde_status make_pieces(const ronde__op_desc *desc, linear_rows_state *s) {
   int bi = (int)desc->in[0].block, bo = (int)desc->out[0].block;
   ronde__gemm_shape shape = {bi, bo, (int)s->chunks.rows, bi, bo, bo, true, false, false};
-  int piece = (int)ronde__min(s->chunks.rows, ronde__gemm_resolve_streaming(&desc->compute, &shape).most);
+  int piece = (int)ronde__min(s->chunks.rows, ronde__gemm_resolve_tile(&desc->compute, &shape).most);
   shape.k = piece;
-  s->weight = ronde__gemm_pair_streaming(desc, shape);
+  s->weight = ronde__gemm_pair_tile(desc, shape);
   for (int last = 0; last < 2; last++) {
     shape.k = rows_of(desc, s->chunks, last) % piece;
-    if (shape.k) s->rest[last] = ronde__gemm_pair_streaming(desc, shape);
+    if (shape.k) s->rest[last] = ronde__gemm_pair_tile(desc, shape);
   }
   RONDE_TRY(ronde__gemm_list_create(s->chunks.rows / piece, &s->pieces));
   for (int64_t i = 0; i < s->pieces.count; i++) {
@@ -69,10 +69,8 @@ static void make_kernels(const ronde__op_desc *desc, linear_rows_state *s) {
   int bi = (int)desc->in[0].block, bo = (int)desc->out[0].block;
   for (int last = 0; last < 2; last++) {
     int rows = rows_of(desc, s->chunks, last);
-    s->forward[last] =
-        ronde__gemm_pair_streaming(desc, (ronde__gemm_shape){rows, bo, bi, bi, bo, bo, false, false, false});
-    s->data[last] =
-        ronde__gemm_pair_streaming(desc, (ronde__gemm_shape){rows, bi, bo, bo, bi, bi, false, false, false});
+    s->forward[last] = ronde__gemm_pair_tile(desc, (ronde__gemm_shape){rows, bo, bi, bi, bo, bo, false, false, false});
+    s->data[last] = ronde__gemm_pair_tile(desc, (ronde__gemm_shape){rows, bi, bo, bo, bi, bi, false, false, false});
   }
 }
 
