@@ -151,10 +151,10 @@ static void a_master_saves_what_it_has(void **state) {
   weights_of("dk", sha256);
   assert_string_equal(sha256, expected);
   assert_int_equal(resumed_at("dk", 0), 24);
-  check_run(0, run(MASTER "--out d0 --drill slow:0:150,kill:0@25")); /* time to write a checkpoint */
+  check_run(0, run(MASTER "--out d0 --drill slow:0:300,kill:0@29")); /* time to write the checkpoint of step 20 */
   weights_of("d0", sha256);
   assert_string_equal(sha256, expected);
-  assert_int_equal(resumed_at("d0", 4), 20);
+  assert_int_equal(resumed_at("d0", 8), 20);
 }
 
 /* The steps behind the last synchronisation were each worker's own. By hand from the same state the bits are the same. */
