@@ -29,7 +29,6 @@ static ronde_status make_hosts(int n_ranks, ronde__transport **transports_out) {
 /* Of the rank whose turn it is; short products are paid for together. */
 static void paced_product(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
                           const uint64_t *b_offsets, int64_t count, float *c, ronde__ahead *ahead) {
-  (void)ahead;
   static _Thread_local double owed_s;
   for (int i = 0; i < gemm->shape.m && !gemm->shape.accumulate; ++i)
     memset(c + i * gemm->shape.ldc, 0, (size_t)gemm->shape.n * sizeof *c);

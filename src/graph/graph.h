@@ -269,7 +269,7 @@ typedef struct ronde__net_hooks {
    * between those of another unless they are concurrent. NULL: no interest. */
   void (*gradient)(void *user, const ronde__gradient *gradient);
   /* As `touches` of ronde__op_call (op.h), of the flat arrays. NULL: not known. */
-  int (*gradient_touches)(void *user, int param, size_t begin, const void **at_out);
+  int (*gradient_touches)(void *user, size_t begin, const void **at_out);
   /* The layer whose backward has finished a parameter's gradient has ended: the gradients of its inputs, which may come behind that of
    * the parameter, are there too. Not called by eager passes, where nothing comes behind it. NULL: no interest. */
   void (*layer_done)(void *user, int param);

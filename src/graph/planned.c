@@ -435,12 +435,17 @@ static bool finishes(const running *r, int j) {
   return r->p->plan->params[r->step->param[j]].last == r->step - r->p->plan->steps && !r->step->desc.frozen[j];
 }
 
+/* Where the gradient of the op's parameter j begins in the flat arrays. */
+static size_t flat_place(const running *r, int j) {
+  return r->p->shared->params[r->step->param[j]].offset + r->step->param_at[j];
+}
+
 /* An op's event becomes the network's. */
 static void planned_tell(const running *r, const ronde__gradient *of_op) {
   if (!r->hooks || !r->hooks->gradient || !finishes(r, of_op->param)) return;
   ronde__gradient gradient = *of_op;
   gradient.param = r->step->param[of_op->param];
-  size_t at = r->p->shared->params[gradient.param].offset + r->step->param_at[of_op->param];
+  size_t at = flat_place(r, of_op->param);
   gradient.begin += at;
   gradient.end += at;
   gradient.rows = ronde__net_rows(r->p->shared->net, gradient.param);
@@ -459,12 +464,10 @@ static void on_final(void *user, const ronde__gradient *gradient) {
   r->begin = op_clock(r->p);
 }
 
-static int on_touches(void *user, int of_op, size_t begin, const void **at_out) {
+static int on_touches(void *user, int j, size_t begin, const void **at_out) {
   const running *r = user;
-  if (!r->hooks || !r->hooks->gradient_touches || !finishes(r, of_op)) return 0;
-  int param = r->step->param[of_op];
-  size_t at = r->p->shared->params[param].offset + r->step->param_at[of_op];
-  return r->hooks->gradient_touches(r->hooks->user, param, at + begin, at_out);
+  if (!r->hooks || !r->hooks->gradient_touches || !finishes(r, j)) return 0;
+  return r->hooks->gradient_touches(r->hooks->user, flat_place(r, j) + begin, at_out);
 }
 
 static void tell_rest(running *r) {

@@ -89,7 +89,6 @@ static void multiply_rows(block p, int rows, int n) {
 
 static void gemm_amx(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
                      const uint64_t *b_offsets, int64_t count, float *c, ronde__ahead *ahead) {
-  (void)ahead;
   const ronde__gemm_shape *s = &gemm->shape;
   bool tiled = s->operands == RONDE__OF_BF16_TILES;
   int step = s->k % RONDE__BF16_STEP ? RONDE__BF16_STEP / 2 : RONDE__BF16_STEP;

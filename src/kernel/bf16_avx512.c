@@ -211,7 +211,6 @@ static int rows_from(const ronde__gemm_shape *s, int i) {
 
 static void gemm_avx512(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
                         const uint64_t *b_offsets, int64_t count, float *c, ronde__ahead *ahead) {
-  (void)ahead;
   const ronde__gemm_shape *s = &gemm->shape;
   bool tiled = s->operands == RONDE__OF_BF16_TILES;
   for (int j = 0; j < s->n; j += 2 * PANEL)

@@ -17,7 +17,6 @@ static void xsmm_call(const ronde__gemm *gemm, const void *a, const uint64_t *a_
 
 static void xsmm_run(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
                      const uint64_t *b_offsets, int64_t count, float *c, ronde__ahead *ahead) {
-  (void)ahead;
   const ronde__gemm_shape *s = &gemm->shape;
   if (count > 0) {
     xsmm_call(gemm, a, a_offsets, b, b_offsets, count, c);
@@ -33,7 +32,6 @@ enum { SUM_ELEMS = 16384 };
  * a sum of its own for each call, added at the end, keeps it at the length of the call. */
 static void xsmm_run_add(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
                          const uint64_t *b_offsets, int64_t count, float *c, ronde__ahead *ahead) {
-  (void)ahead;
   const ronde__gemm_shape *s = &gemm->shape;
   float sum[SUM_ELEMS] __attribute__((aligned(64)));
   if (count == 0) return;

@@ -153,19 +153,18 @@ static const tile_fn wide_tiles[WIDE_ROWS + 1][2] = {WIDE_EACH(WIDE_ENTRY)}; /* 
 
 /* Has the tile fetch the lines that come next, of one range. */
 static void fetch_some(gemm_panel *p, ronde__ahead *ahead) {
-  int64_t lines = p->count * (p->k / STEPS), left = 0;
   p->fetched = (const char *)p->a;
   p->line = 0;
-  if (ahead && ahead->done < ahead->n * ahead->bytes) {
-    int64_t at = ahead->done % ahead->bytes;
-    p->fetched = (const char *)ahead->at[ahead->done / ahead->bytes] + at;
-    p->line = LINE;
-    left = ahead->bytes - at;
-    ahead->done += ronde__min(lines * LINE, left);
-  }
+  if (!ahead || ahead->done == ahead->n * ahead->bytes) return;
+  int64_t at = ahead->done % ahead->bytes, lines = p->count * (p->k / STEPS);
+  p->fetched = (const char *)ahead->at[ahead->done / ahead->bytes] + at;
+  p->line = LINE;
+  ahead->done += ronde__min(lines * LINE, ahead->bytes - at);
 }
 
 /* Columns in whole panels of VECS vectors. */
+static bool is_wide(const ronde__gemm_shape *s) { return s->n % (VECS * LANES) == 0; }
+
 static void gemm_run_wide(const ronde__gemm_shape *s, const gemm_panel *chunk, ronde__ahead *ahead) {
   const int n_tiles = (int)ronde__ceil_div(s->m, WIDE_ROWS);
   for (int column = 0; column < s->n; column += VECS * LANES) {
@@ -223,11 +222,25 @@ static void gemm_run_short(const gemm_panel *chunk, int m, int n, bool trans_a) 
   }
 }
 
+/* How many terms are summed in one chunk. */
+static int64_t longest_chunk(const ronde__gemm_shape *s) {
+#ifdef WIDE_ROWS
+  if (is_wide(s)) return WIDE_CHUNK;
+#endif
+  return CHUNK;
+}
+
 /* Where the last vector overlaps, it shares a panel with the one that it overlaps: C is added to once. */
-static void gemm_run_chunk(const ronde__gemm_shape *s, const gemm_panel *chunk) {
+static void gemm_run_chunk(const ronde__gemm_shape *s, const gemm_panel *chunk, ronde__ahead *ahead) {
   gemm_panel p = *chunk;
   const int wide = widest[ronde__ceil_div(s->m, n_tiles_of(s->m))], n_vecs = (int)ronde__ceil_div(s->n, LANES);
   const int beyond = n_vecs * LANES - s->n;
+#ifdef WIDE_ROWS
+  if (is_wide(s)) {
+    gemm_run_wide(s, chunk, ahead);
+    return;
+  }
+#endif
   if (s->n < LANES) {
     gemm_run_short(chunk, s->m, s->n, s->trans_a);
     return;
@@ -254,13 +267,7 @@ void NAME(gemm_tile)(const ronde__gemm *gemm, const void *a, const uint64_t *a_o
     return;
   }
   gemm_panel p = {.lda = s->lda, .ldb = s->ldb, .ldc = s->ldc, .c = c, .add = s->accumulate};
-#ifdef WIDE_ROWS
-  const bool wide = s->n % (VECS * LANES) == 0;
-  const int64_t most = wide ? WIDE_CHUNK : CHUNK;
-#else
-  const int64_t most = CHUNK;
-  (void)ahead;
-#endif
+  const int64_t most = longest_chunk(s);
   /* Chunks of nearly equal size, of whole terms or of one term. */
   int64_t terms_max = s->k < most ? most / s->k : 1;
   int64_t term_chunks = ronde__ceil_div(count, terms_max), k_chunks = ronde__ceil_div(s->k, most);
@@ -274,12 +281,7 @@ void NAME(gemm_tile)(const ronde__gemm *gemm, const void *a, const uint64_t *a_o
       p.k = ronde__shard_begin(s->k, j + 1, k_chunks) - k;
       p.a = (const float *)a + (s->trans_a ? k * s->lda : k);
       p.b = (const float *)b + k * s->ldb;
-#ifdef WIDE_ROWS
-      if (wide) gemm_run_wide(s, &p, ahead);
-      else gemm_run_chunk(s, &p);
-#else
-      gemm_run_chunk(s, &p);
-#endif
+      gemm_run_chunk(s, &p, ahead);
       p.add = true;
     }
   }

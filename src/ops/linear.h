@@ -45,6 +45,9 @@ typedef struct ronde__linear_piece {
 void ronde__linear_backward_pieces(const ronde__op_desc *desc, const void *state, const ronde__op_call *call,
                                    int64_t piece, void (*part)(void *piece, int thread, int n_threads));
 
+/* The tiles [bi][bo] of weights of n output blocks and one term of BLOCKS, transposed: [n][bo][bi]. */
+void ronde__linear_turn(const ronde__linear_piece *j, int64_t ob0, int64_t n, int64_t term, float *turned);
+
 /* The operands of a layer's sums in f32: x and w of each full term; and of each output block dy and the transposed w, where
  * x is in LANES w and the transposed dy. */
 typedef struct ronde__linear_lists {

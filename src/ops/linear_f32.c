@@ -166,12 +166,9 @@ static void linear_f32_weight_part(void *arg, int thread, int n_threads) {
 static void linear_f32_data_piece(const ronde__linear_piece *j, int64_t term, int thread) {
   const linear_f32_state *s = j->state;
   const ronde__op_desc *desc = j->desc;
-  int64_t bi = desc->in[0].block, bo = desc->out[0].block;
   bool is_first = j->ob0 + j->n_obs == ronde__phys_blocks(&desc->out[0]);
   float *strip = linear_f32_scratch_of(j, thread);
-  for (int64_t i = 0; i < j->n_obs; i++)
-    desc->compute.kernels->transpose(j->call->param[0] + (j->ob0 + i) * ronde__linear_slab(desc) + term * s->w_term, bo,
-                                     bi, bo, strip + i * bo * bi, bi);
+  ronde__linear_turn(j, j->ob0, j->n_obs, term, strip);
   ronde__gemm_list of_piece = {s->lists.outputs.a + j->ob0, s->lists.outputs.b, j->n_obs};
   ronde__gemm_sum(&s->data[0], &of_piece, j->n_obs, j->call->dout[0], strip,
                   j->call->din[0] + s->lists.terms.a[term] / sizeof(float), j->call->accumulate_dinput[0] || !is_first);

@@ -14,6 +14,13 @@ void ronde__linear_backward_pieces(const ronde__op_desc *desc, const void *state
   }
 }
 
+void ronde__linear_turn(const ronde__linear_piece *j, int64_t ob0, int64_t n, int64_t term, float *turned) {
+  int64_t bi = j->desc->in[0].block, bo = j->desc->out[0].block;
+  const float *w = j->call->param[0] + ob0 * ronde__linear_slab(j->desc) + term * bi * bo;
+  for (int64_t i = 0; i < n; i++, w += ronde__linear_slab(j->desc), turned += bi * bo)
+    j->desc->compute.kernels->transpose(w, bo, bi, bo, turned, bi);
+}
+
 double ronde__linear_executed_flops(const ronde__op_desc *desc, const void *state, bool backward) {
   double once = 2 * (double)(desc->in[0].n * desc->in[0].c * desc->in[0].h * desc->in[0].w * desc->out[0].c);
   return backward ? once * (desc->need_dinput[0] + !desc->frozen[0]) : once;

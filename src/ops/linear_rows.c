@@ -151,7 +151,6 @@ static void forward_piece(const ronde__linear_piece *j, int64_t chunk, linear_sp
 }
 
 static void forward_chunk(const ronde__linear_piece *j, int64_t chunk, linear_span obs, int thread) {
-  (void)thread;
   for (int64_t piece = 0; piece < ((const linear_rows_state *)j->state)->in_pieces; piece++)
     forward_piece(j, chunk, obs, piece);
 }
@@ -167,17 +166,7 @@ static ronde_status linear_rows_forward(const ronde__op_desc *desc, const void *
   return RONDE_OK;
 }
 
-/* Weights of a piece's outputs and input block ib, each tile [bi][bo]: transposed. */
-static void turn_tiles(const ronde__linear_piece *j, linear_span obs, int64_t ib, float *turned) {
-  int64_t bi = j->desc->in[0].block, bo = j->desc->out[0].block;
-  const float *w = j->call->param[0] + obs.begin * ronde__linear_slab(j->desc) + ib * bi * bo;
-  for (int64_t ob = obs.begin; ob < obs.end; ob++, w += ronde__linear_slab(j->desc), turned += bi * bo) {
-    ronde__weight_touch(w, bi * bo);
-    j->desc->compute.kernels->transpose(w, bo, bi, bo, turned, bi);
-  }
-}
-
-/* The same tiles of the next input block, as far as there is room to note them. */
+/* Tiles of a piece's outputs and input block ib, as far as there is room to note them. */
 static ronde__ahead tiles_ahead(const ronde__linear_piece *j, linear_span obs, int64_t ib) {
   ronde__ahead ahead = {.n = (int)ronde__min(obs.end - obs.begin, RONDE__AHEAD_RANGES),
                         .bytes = tile_elems(j->desc) * (int64_t)sizeof(float)};
@@ -195,7 +184,7 @@ static void data_piece(const ronde__linear_piece *j, int64_t chunk, linear_span 
   const ronde__gemm_list terms = {s->lists.outputs.a + obs.begin, s->lists.outputs.b, obs.end - obs.begin};
   for (int64_t ib = ibs.begin; ib < ibs.end; ib++) {
     ronde__ahead next = {0};
-    turn_tiles(j, obs, ib, turned);
+    ronde__linear_turn(j, obs.begin, obs.end - obs.begin, ib, turned);
     if (ib + 1 < ibs.end) next = tiles_ahead(j, obs, ib + 1);
     ronde__gemm_sum_by(pair, &terms, terms.count, ronde__gemm_piece(pair, terms.count),
                        j->call->dout[0] + chunk * s->chunks.rows * y->block, turned,
@@ -271,7 +260,7 @@ static void weight_part(void *arg, int thread, int n_threads) {
   ronde__thread_chunk(j->n_obs * ronde__phys_blocks(&j->desc->in[0]), thread, n_threads, &begin, &end);
   for (int64_t chunk = 0; chunk < ((const linear_rows_state *)j->state)->chunks.n; chunk++)
     for (int64_t i = begin; i < end; i++) {
-      weight_item next = weight_item_at(j, ronde__min(i + 1, end - 1));
+      weight_item next = weight_item_at(j, i + 1);
       weight_tile(j, chunk, weight_item_at(j, i), i + 1 < end ? &next : NULL, thread);
     }
 }

@@ -124,9 +124,8 @@ static void worker_gradient_final(void *user, const ronde__gradient *g) {
 }
 
 /* What an update within the op goes through. */
-static int worker_gradient_touches(void *user, int param, size_t begin, const void **at_out) {
+static int worker_gradient_touches(void *user, size_t begin, const void **at_out) {
   const watch *w = user;
-  (void)param;
   if (!w->last) return 0;
   at_out[0] = ronde__net_values(w->worker->net) + begin;
   return 1 + ronde__optim_touches(w->worker->optim, begin, at_out + 1);
