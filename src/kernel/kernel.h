@@ -24,13 +24,14 @@ typedef struct ronde__gemm_shape {
   ronde__operand_form operands;
 } ronde__gemm_shape;
 
-/* Memory that is wanted soon: n ranges of `bytes` each (a multiple of 64). Products bring it into the second cache beside their
- * work, a line at a time, so that they wait for none of it; what they leave behind is left to those that follow. */
+/* Memory that is wanted soon: n ranges, each of `rows` rows (0: one) of `bytes` (a multiple of 64), which begin `apart` bytes from
+ * one another. Products bring it into the second cache beside their work, a line at a time, so that they wait for none of it;
+ * what they leave behind is left to those that follow. */
 enum { RONDE__AHEAD_RANGES = 16 };
 typedef struct ronde__ahead {
   const void *at[RONDE__AHEAD_RANGES];
   int n;
-  int64_t bytes;
+  int64_t bytes, rows, apart;
   int64_t done; /* of all ranges together */
 } ronde__ahead;
 

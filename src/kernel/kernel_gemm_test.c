@@ -129,25 +129,28 @@ static void test_rows_do_not_depend_on_m(void **state) {
 }
 
 /* What is wanted next is fetched or not, within its bounds, and changes no bit. */
-static void check_ahead(int n, bool trans_a) {
+static void check_ahead(int n, bool trans_a, int rows) {
   problem p = problem_make(37, n, 66, 3, trans_a, true);
   floats alone = floats_copy(&p.c, 0), beside = floats_copy(&p.c, 1), wanted = floats_make(3 * 160, 0);
   ronde__gemm gemm = ronde__gemm_resolve_tile(&(ronde__compute){kernels, RONDE__GEMM_TILE, NULL}, &p.shape);
-  ronde__ahead ahead = {.at = {wanted.at, wanted.at + 160, wanted.at + 320}, .n = 3, .bytes = 160 * sizeof(float)};
+  ronde__ahead ahead = {.at = {wanted.at, wanted.at + 160, wanted.at + 320}, .n = 3, .rows = rows};
+  ahead.bytes = rows ? 48 * sizeof(float) : 160 * sizeof(float), ahead.apart = 64 * sizeof(float);
   ronde__gemm_run(&gemm, p.a.at, p.a_offsets, p.b.at, p.b_offsets, p.count, alone.at);
   for (int turn = 0; turn < 2; turn++) {
     memcpy(beside.at, p.c.at, (size_t)p.c.n * sizeof(float));
     ronde__gemm_run_ahead(&gemm, p.a.at, p.a_offsets, p.b.at, p.b_offsets, p.count, beside.at, &ahead);
     assert_true(same_bits(alone.at, beside.at, alone.n));
     bool fetches = !strcmp(kernels->isa, "avx512") && n % 64 == 0;
-    assert_int_equal(ahead.done, fetches ? ahead.n * ahead.bytes : 0);
+    assert_int_equal(ahead.done, fetches ? ahead.n * (rows ? rows : 1) * ahead.bytes : 0);
   }
   floats_free(&alone), floats_free(&beside), floats_free(&wanted);
   problem_free(&p);
 }
 
 static void test_what_is_fetched_ahead_changes_nothing(void **state) {
-  for (int i = 0; i < 2; i++) check_ahead(64, i), check_ahead(128, i), check_ahead(80, i);
+  for (int i = 0; i < 2; i++)
+    for (int rows = 0; rows < 3; rows += 2)
+      check_ahead(64, i, rows), check_ahead(128, i, rows), check_ahead(80, i, rows);
 }
 
 static void test_nan_and_inf_pass(void **state) {

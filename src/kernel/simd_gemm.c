@@ -151,13 +151,15 @@ WIDE_EACH(WIDE)
 #define WIDE_ENTRY(rows) [rows] = {wide_##rows, wide_trans_##rows},
 static const tile_fn wide_tiles[WIDE_ROWS + 1][2] = {WIDE_EACH(WIDE_ENTRY)}; /* by rows, trans_a */
 
-/* Has the tile fetch the lines that come next, of one range. */
+/* Has the tile fetch the lines that come next, of one row. */
 static void fetch_some(gemm_panel *p, ronde__ahead *ahead) {
   p->fetched = (const char *)p->a;
   p->line = 0;
-  if (!ahead || ahead->done == ahead->n * ahead->bytes) return;
-  int64_t at = ahead->done % ahead->bytes, lines = p->count * (p->k / STEPS);
-  p->fetched = (const char *)ahead->at[ahead->done / ahead->bytes] + at;
+  if (!ahead) return;
+  const int64_t rows = ronde__max(1, ahead->rows);
+  if (ahead->done == ahead->n * rows * ahead->bytes) return;
+  int64_t row = ahead->done / ahead->bytes, at = ahead->done % ahead->bytes, lines = p->count * (p->k / STEPS);
+  p->fetched = (const char *)ahead->at[row / rows] + row % rows * ahead->apart + at;
   p->line = LINE;
   ahead->done += ronde__min(lines * LINE, ahead->bytes - at);
 }

@@ -158,18 +158,6 @@ static void recurrent_backward_part(void *arg, int thread, int n_threads) {
   }
 }
 
-/* Of the first rows; those behind them in the same chunk have gradients of zero. a, b: elements of a row of what is left. */
-static void recurrent_sum_rows(const ronde__recurrent_state *s, const ronde__rows_sum *sum, int64_t a, int64_t b,
-                               int64_t rows, const void *d, const void *x, float *dw, bool adds) {
-  int64_t chunks = ronde__min(sum->chunks.count, ronde__ceil_div(rows, RONDE__ROWS_CHUNK));
-  int64_t done = chunks * RONDE__ROWS_CHUNK;
-  int64_t piece = ronde__gemm_piece(&sum->chunk, sum->chunks.count); /* as if there were all */
-  if (done) ronde__gemm_sum_by(&sum->chunk, &sum->chunks, chunks, piece, d, x, dw, adds, NULL);
-  if (rows > done)
-    ronde__recurrent_multiply(adds || done ? &sum->rest.add : &sum->rest.set, ronde__recurrent_at(s, d, done * a),
-                              ronde__recurrent_at(s, x, done * b), dw);
-}
-
 /* The other operands of the weights' gradients, where they are copies. */
 static void recurrent_pack_right_part(void *arg, int thread, int n_threads) {
   const ronde__recurrent_job *j = arg;
@@ -209,7 +197,21 @@ static void recurrent_peepholes_of(const ronde__recurrent_job *j, int64_t gate, 
   for (int64_t i = 0; i < width; i++) to[i] = (float)(sums[i] + (j->call->accumulate_dparam[at] ? (double)to[i] : 0));
 }
 
-/* The operand that a gate's rows d, of a panel, are in the gradients of weights. */
+/* What the gradients of one of the two weights are sums of, by gate. */
+typedef struct weight_terms {
+  const ronde__rows_sum *sums; /* by whether the panel of columns is narrow */
+  int64_t columns;
+  const void *d[RONDE__MOST_GATES], *x[RONDE__MOST_GATES]; /* the gradients of rows, and what the rows were made of */
+  float *dw[RONDE__MOST_GATES];                            /* NULL: not wanted */
+} weight_terms;
+
+/* A thread's places. */
+typedef struct weight_places {
+  void *left;    /* a panel of all rows of each gate, turned, where rows are copied */
+  float *pieces; /* the gradients of the weights of x, where these are told at once */
+} weight_places;
+
+/* The operand that a gate's rows d, of a panel, are. */
 static const void *recurrent_left(const ronde__recurrent_job *j, const float *d, int64_t rows, int64_t width,
                                   void *left) {
   const ronde__recurrent_state *s = j->s;
@@ -218,97 +220,205 @@ static const void *recurrent_left(const ronde__recurrent_job *j, const float *d,
   return left;
 }
 
-/* A panel of a gate's rows of both weights, and of both biases. The thread's places: left, for a panel of gates' rows; piece, where the
- * gradient of the weights of x is if it is told at once. */
-static void recurrent_weights_of(const ronde__recurrent_job *j, int64_t rows, int64_t gate, int64_t p, void *left,
-                                 float *piece) {
+/* Of weight_hh: of_ih are those of the other one, whose copies serve again. */
+static weight_terms recurrent_terms(const ronde__recurrent_job *j, const ronde__gates_part *part, int weight,
+                                    int64_t rows, const weight_places *to, const weight_terms *of_ih) {
   const ronde__recurrent_state *s = j->s;
-  const ronde__op_call *call = j->call;
-  int64_t width = ronde__panel_width(s->h, p), row = gate * s->h + p * RONDE__PANEL;
-  int64_t panel_rows = ronde__recurrent_padded(s);
-  bool narrow = ronde__panel_is_narrow(s->h, p);
-  const float *first = j->w.drows + ronde__recurrent_row(s, p, 0, 0);
-  const float *d[] = {first + gate * width, first + s->cell->column[gate] * width};
-  const struct {
-    const ronde__rows_sum *sums;
-    const void *x;
-    int64_t columns;
-  } of[] = {{s->dw_ih[narrow], j->w.x_right, s->f},
-            {s->dw_hh[narrow], s->cell->reset && gate == s->g - 1 ? j->w.reset_right : j->w.before_right, s->h}};
-  const void *of_d = NULL;
-  for (int i = RONDE__WEIGHT_IH; i <= RONDE__WEIGHT_HH; i++) {
-    int64_t columns = of[i].columns, begin = row * columns;
-    bool is_told = i == RONDE__WEIGHT_IH && j->desc->in_pieces;
-    float *dw = is_told ? piece : call->dparam[i] ? call->dparam[i] + begin : NULL;
-    if (dw && (!of_d || d[i] != d[0])) of_d = recurrent_left(j, d[i], rows, width, left);
-    for (int64_t c = 0; dw && c < ronde__panels_of(columns); c++)
-      recurrent_sum_rows(s, &of[i].sums[ronde__panel_is_narrow(columns, c)], s->row * width,
-                         ronde__panel_width(columns, c), rows, of_d,
-                         ronde__recurrent_at(s, of[i].x, c * RONDE__PANEL * panel_rows), dw + c * RONDE__PANEL,
-                         call->accumulate_dparam[i]);
-    if (is_told)
-      call->listener.final(call->listener.user, &(ronde__gradient){i, (size_t)begin, (size_t)(begin + width * columns),
-                                                                   piece, true, false, NULL});
+  const bool is_ih = weight == RONDE__WEIGHT_IH, is_told = is_ih && j->desc->in_pieces;
+  const int64_t width = ronde__panel_width(s->h, part->p), columns = is_ih ? s->f : s->h;
+  weight_terms terms = {.sums = (is_ih ? s->dw_ih : s->dw_hh)[ronde__panel_is_narrow(s->h, part->p)],
+                        .columns = columns};
+  for (int64_t g = part->begin, i = 0; g < part->end; g++, i++) {
+    const bool is_reset = s->cell->reset && g == s->g - 1;
+    const int64_t column = is_ih ? g : s->cell->column[g];
+    if (is_told) terms.dw[i] = to->pieces + i * width * columns;
+    else if (j->call->dparam[weight])
+      terms.dw[i] = j->call->dparam[weight] + (g * s->h + part->p * RONDE__PANEL) * columns;
+    if (!terms.dw[i]) continue;
+    terms.x[i] = is_ih ? j->w.x_right : is_reset ? j->w.reset_right : j->w.before_right;
+    if (!is_ih && of_ih->dw[i] && column == g) terms.d[i] = of_ih->d[i];
+    else
+      terms.d[i] = recurrent_left(j, j->w.drows + ronde__recurrent_row(s, part->p, 0, 0) + column * width, rows, width,
+                                  ronde__recurrent_at(s, to->left, i * RONDE__PANEL * ronde__recurrent_padded(s)));
   }
-  for (int b = RONDE__BIAS_IH; b <= RONDE__BIAS_HH && j->desc->attr.bias; b++) {
-    float *db = call->dparam[b] ? call->dparam[b] + row : NULL;
-    if (db && !call->accumulate_dparam[b]) memset(db, 0, (size_t)width * sizeof *db);
-    if (db) j->desc->compute.kernels->column_sums(d[b - RONDE__BIAS_IH], s->row * width, rows, width, db);
-  }
+  return terms;
 }
 
-/* Adds up some panels of gates for all rows, as many at once as stay in cache; c: of the first row. */
-static void recurrent_input_of(const ronde__recurrent_job *j, const ronde__gemm_pair gemms[2],
-                               const ronde__gemm_list *list, int64_t first_panel, int64_t steps, const void *weights,
-                               float *c, bool adds) {
+/* Chunks of rows. */
+typedef struct chunk_span {
+  int64_t begin, end;
+} chunk_span;
+
+/* Panel c of the columns. What a chunk's rows were made of serves all gates while it is in cache, and that of the next panel is
+ * fetched. */
+static void recurrent_sum_chunks(const ronde__recurrent_job *j, const ronde__gates_part *part, const weight_terms *of,
+                                 int64_t c, chunk_span chunks, bool adds) {
   const ronde__recurrent_state *s = j->s;
-  int64_t piece = ronde__gemm_piece(&gemms[0], list->count);
-  for (int64_t done = 0; done < list->count; done += piece)
-    for (int64_t i = 0; i < ronde__recurrent_groups(s, steps); i++) {
-      ronde__row_group at = ronde__recurrent_group(s, steps, i);
-      ronde__gemm_run(adds || done ? &gemms[at.last].add : &gemms[at.last].set,
-                      ronde__recurrent_at(s, j->w.drow_rows, ronde__recurrent_row(s, first_panel, at.t, at.n)),
-                      list->a + done, weights, list->b + done, ronde__min(piece, list->count - done),
-                      c + (at.n * s->t + at.t) * s->f);
+  const ronde__rows_sum *sum = &of->sums[ronde__panel_is_narrow(of->columns, c)];
+  const int64_t panel = RONDE__PANEL * ronde__recurrent_padded(s),
+                step = ronde__gemm_piece(&sum->chunk, sum->chunks.count);
+  const int64_t chunk = RONDE__ROWS_CHUNK * RONDE__PANEL;
+  ronde__ahead next = {.n = c + 1 < ronde__panels_of(of->columns) && of->x[0],
+                       .bytes = (chunks.end - chunks.begin) * chunk * s->operands->bytes};
+  if (next.n) next.at[0] = ronde__recurrent_at(s, of->x[0], (c + 1) * panel + chunks.begin * chunk);
+  for (int64_t k = chunks.begin; k < chunks.end; k += step)
+    for (int64_t i = 0; i < part->end - part->begin; i++)
+      if (of->dw[i])
+        ronde__gemm_run_ahead(adds || k > 0 ? &sum->chunk.add : &sum->chunk.set, of->d[i], sum->chunks.a + k,
+                              ronde__recurrent_at(s, of->x[i], c * panel), sum->chunks.b + k,
+                              ronde__min(step, chunks.end - k), of->dw[i] + c * RONDE__PANEL, &next);
+}
+
+/* The same of the rows behind all chunks. */
+static void recurrent_sum_rest(const ronde__recurrent_job *j, const ronde__gates_part *part, const weight_terms *of,
+                               int64_t c, bool adds) {
+  const ronde__recurrent_state *s = j->s;
+  const ronde__rows_sum *sum = &of->sums[ronde__panel_is_narrow(of->columns, c)];
+  const int64_t done = sum->chunks.count * RONDE__ROWS_CHUNK, width = ronde__panel_width(of->columns, c);
+  for (int64_t i = 0; i < part->end - part->begin; i++)
+    if (of->dw[i])
+      ronde__recurrent_multiply(adds || done ? &sum->rest.add : &sum->rest.set,
+                                ronde__recurrent_at(s, of->d[i], done * s->row * ronde__panel_width(s->h, part->p)),
+                                ronde__recurrent_at(s, of->x[i], c * RONDE__PANEL * s->n * s->t + done * width),
+                                of->dw[i] + c * RONDE__PANEL);
+}
+
+/* The gradients of both weights. Rows behind the first `rows` have gradients of zero. The rows are gone through in blocks, whose
+ * gradients stay in cache while what they were made of goes by. */
+static void recurrent_weights_of(const ronde__recurrent_job *j, int64_t rows, const ronde__gates_part *part,
+                                 const weight_places *to) {
+  const ronde__recurrent_state *s = j->s;
+  const int64_t all = ronde__recurrent_padded(s) / RONDE__ROWS_CHUNK;
+  const int64_t chunks = ronde__min(all, ronde__ceil_div(rows, RONDE__ROWS_CHUNK)), block = s->operands->chunks;
+  const bool has_rest = rows > all * RONDE__ROWS_CHUNK;
+  const int64_t blocks = ronde__max(1, ronde__ceil_div(chunks, block));
+  for (int64_t i = 0; i < blocks; i++) {
+    weight_terms terms[2];
+    for (int w = RONDE__WEIGHT_IH; w <= RONDE__WEIGHT_HH; w++) {
+      const bool adds = j->call->accumulate_dparam[w];
+      terms[w] = recurrent_terms(j, part, w, rows, to, terms);
+      for (int64_t c = 0; c < ronde__panels_of(terms[w].columns); c++) {
+        recurrent_sum_chunks(j, part, &terms[w], c, (chunk_span){i * block, ronde__min(chunks, (i + 1) * block)}, adds);
+        if (has_rest && i == blocks - 1) recurrent_sum_rest(j, part, &terms[w], c, adds);
+      }
     }
+  }
 }
 
-/* The gradient of a panel of x. Steps behind the last group of rows have none. */
-static void recurrent_give_input(const ronde__recurrent_job *j, int64_t p, int64_t steps, void *weights) {
+static void recurrent_biases_of(const ronde__recurrent_job *j, int64_t rows, int64_t gate, int64_t p) {
   const ronde__recurrent_state *s = j->s;
-  const ronde__gates_sum *sum = &s->dx[ronde__panel_is_narrow(s->f, p)];
-  float *c = j->call->din[0] + p * RONDE__PANEL;
-  bool adds = j->call->accumulate_dinput[0];
-  int64_t end = s->by_example ? ronde__min(s->t, ronde__recurrent_groups_of_line(s, steps) * s->group) : steps;
-  recurrent_pack_columns(j, j->call->param[RONDE__WEIGHT_IH], s->f, p, weights);
-  recurrent_input_of(j, sum->whole, &sum->wholes, 0, steps, weights, c, adds);
-  recurrent_input_of(j, sum->narrow, &sum->narrows, s->h / RONDE__PANEL, steps, weights, c, adds || sum->wholes.count);
-  for (int64_t n = 0; n < s->n && !adds; n++)
-    for (int64_t t = end; t < s->t; t++)
-      memset(c + (n * s->t + t) * s->f, 0, (size_t)ronde__panel_width(s->f, p) * sizeof *c);
+  const int64_t width = ronde__panel_width(s->h, p), place = gate * s->h + p * RONDE__PANEL;
+  const float *first = j->w.drows + ronde__recurrent_row(s, p, 0, 0);
+  const int64_t column[] = {gate, s->cell->column[gate]};
+  for (int i = 0; i < 2 && j->desc->attr.bias; i++) {
+    const int b = RONDE__BIAS_IH + i;
+    float *db = j->call->dparam[b] ? j->call->dparam[b] + place : NULL;
+    if (db && !j->call->accumulate_dparam[b]) memset(db, 0, (size_t)width * sizeof *db);
+    if (db) j->desc->compute.kernels->column_sums(first + column[i] * width, s->row * width, rows, width, db);
+  }
 }
 
-static void recurrent_input_part(void *arg, int thread, int n_threads) {
-  const ronde__recurrent_job *j = arg;
+/* The gradients of the weights of x, from `pieces`. */
+static void recurrent_tell(const ronde__recurrent_job *j, const ronde__gates_part *part, const float *pieces) {
   const ronde__recurrent_state *s = j->s;
-  int64_t steps = ronde__recurrent_steps(j, 0, s->n), begin, end;
-  ronde__thread_chunk(ronde__panels_of(s->f), thread, n_threads, &begin, &end);
-  for (int64_t p = begin; p < end; p++)
-    recurrent_give_input(j, p, steps,
-                         ronde__recurrent_at(s, j->w.w_ih, ronde__min(thread, begin) * s->g * s->h * RONDE__PANEL));
+  const int64_t elems = ronde__panel_width(s->h, part->p) * s->f;
+  for (int64_t g = part->begin; g < part->end; g++, pieces += elems) {
+    const size_t begin = (size_t)((g * s->h + part->p * RONDE__PANEL) * s->f);
+    j->call->listener.final(j->call->listener.user, &(ronde__gradient){RONDE__WEIGHT_IH, begin, begin + (size_t)elems,
+                                                                       pieces, true, false, NULL});
+  }
 }
 
 static void recurrent_weights_part(void *arg, int thread, int n_threads) {
   const ronde__recurrent_job *j = arg;
   const ronde__recurrent_state *s = j->s;
-  int64_t panels = ronde__panels_of(s->h), steps = ronde__recurrent_steps(j, 0, s->n), begin, end;
-  ronde__thread_chunk(s->g * panels, thread, n_threads, &begin, &end);
-  int64_t own = ronde__min(thread, begin);
-  for (int64_t i = begin; i < end; i++) {
-    recurrent_weights_of(j, s->n * steps, i / panels, i % panels,
-                         ronde__recurrent_at(s, j->w.left, own * RONDE__PANEL * ronde__recurrent_padded(s)),
-                         j->w.pieces + own * RONDE__PANEL * s->f);
-    recurrent_peepholes_of(j, i / panels, i % panels);
+  const int64_t rows = s->n * ronde__recurrent_steps(j, 0, s->n);
+  int64_t begin, end;
+  ronde__thread_chunk(s->g * ronde__panels_of(s->h), thread, n_threads, &begin, &end);
+  const int64_t place = ronde__min(thread, begin) * s->gates_at_once * RONDE__PANEL;
+  const weight_places to = {ronde__recurrent_at(s, j->w.left, place * ronde__recurrent_padded(s)),
+                            j->w.pieces + place * s->f};
+  while (begin < end) {
+    const ronde__gates_part part = ronde__recurrent_part(s, begin, end);
+    recurrent_weights_of(j, rows, &part, &to);
+    if (j->desc->in_pieces) recurrent_tell(j, &part, to.pieces);
+    for (int64_t g = part.begin; g < part.end; g++) {
+      recurrent_biases_of(j, rows, g, part.p);
+      recurrent_peepholes_of(j, g, part.p);
+    }
+    begin += part.end - part.begin;
+  }
+}
+
+/* Panels [p, p + count) of the gradient of x, which are made together; packed: the weights that they are products with. */
+typedef struct input_part {
+  int64_t p, count;
+  const void *packed;
+} input_part;
+
+/* The rows of a group of the gates' panels [p, end). */
+static ronde__ahead recurrent_drows_ahead(const ronde__recurrent_job *j, ronde__row_group of, int64_t p, int64_t end) {
+  const ronde__recurrent_state *s = j->s;
+  const int64_t row = s->row * RONDE__PANEL * s->operands->bytes;
+  ronde__ahead ahead = ronde__recurrent_ahead(of, NULL, row, s->by_example ? s->n * row : row);
+  for (ahead.n = 0; p < end && ahead.n < RONDE__AHEAD_RANGES; p++)
+    ahead.at[ahead.n++] = ronde__recurrent_at(s, j->w.drow_rows, ronde__recurrent_row(s, p, of.t, of.n));
+  return ahead;
+}
+
+/* Adds up whole panels of gates, or the narrow one, for all groups, as many at once as stay in cache; c: of the first row. */
+static void recurrent_input_of(const ronde__recurrent_job *j, const input_part *part, bool narrow, int64_t steps,
+                               float *c, bool adds) {
+  const ronde__recurrent_state *s = j->s;
+  const ronde__gates_sum *sum = &s->dx[ronde__panel_is_narrow(s->f, part->p)];
+  const ronde__gemm_pair *gemms = narrow ? sum->narrow : sum->whole;
+  const ronde__gemm_list *list = narrow ? &sum->narrows : &sum->wholes;
+  const int64_t panel = narrow ? s->h / RONDE__PANEL : 0, groups = ronde__recurrent_groups(s, steps);
+  const int64_t piece = ronde__gemm_piece(&gemms[0], list->count);
+  for (int64_t done = 0; done < list->count; done += piece)
+    for (int64_t i = 0; i < groups; i++) {
+      const ronde__row_group at = ronde__recurrent_group(s, steps, i);
+      const int64_t terms = ronde__min(piece, list->count - done);
+      ronde__ahead next = {0};
+      if (!narrow && i + 1 < groups)
+        next = recurrent_drows_ahead(j, ronde__recurrent_group(s, steps, i + 1), done / s->g,
+                                     ronde__ceil_div(done + terms, s->g));
+      for (int64_t k = 0; k < part->count; k++)
+        ronde__gemm_run_ahead(adds || done ? &gemms[at.last].add : &gemms[at.last].set,
+                              ronde__recurrent_at(s, j->w.drow_rows, ronde__recurrent_row(s, panel, at.t, at.n)),
+                              list->a + done, ronde__recurrent_at(s, part->packed, k * s->g * s->h * RONDE__PANEL),
+                              list->b + done, terms, c + (at.n * s->t + at.t) * s->f + k * RONDE__PANEL, &next);
+    }
+}
+
+/* Steps behind the last group of rows have no gradient. */
+static void recurrent_give_input(const ronde__recurrent_job *j, const input_part *part, int64_t steps) {
+  const ronde__recurrent_state *s = j->s;
+  const int64_t first = part->p * RONDE__PANEL, columns = ronde__min(part->count * RONDE__PANEL, s->f - first);
+  float *c = j->call->din[0] + first;
+  bool adds = j->call->accumulate_dinput[0];
+  int64_t end = s->by_example ? ronde__min(s->t, ronde__recurrent_groups_of_line(s, steps) * s->group) : steps;
+  for (int64_t k = 0; k < part->count; k++)
+    recurrent_pack_columns(j, j->call->param[RONDE__WEIGHT_IH], s->f, part->p + k,
+                           ronde__recurrent_at(s, part->packed, k * s->g * s->h * RONDE__PANEL));
+  recurrent_input_of(j, part, false, steps, c, adds);
+  recurrent_input_of(j, part, true, steps, c, adds || s->h >= RONDE__PANEL);
+  for (int64_t n = 0; n < s->n && !adds; n++)
+    for (int64_t t = end; t < s->t; t++) memset(c + (n * s->t + t) * s->f, 0, (size_t)columns * sizeof *c);
+}
+
+static void recurrent_input_part(void *arg, int thread, int n_threads) {
+  const ronde__recurrent_job *j = arg;
+  const ronde__recurrent_state *s = j->s;
+  const int64_t steps = ronde__recurrent_steps(j, 0, s->n), wholes = s->f / RONDE__PANEL;
+  int64_t begin, end;
+  ronde__thread_chunk(ronde__panels_of(s->f), thread, n_threads, &begin, &end);
+  input_part part = {
+      begin, 0,
+      ronde__recurrent_at(s, j->w.w_ih, ronde__min(thread, begin) * s->panels_at_once * s->g * s->h * RONDE__PANEL)};
+  for (; part.p < end; part.p += part.count) {
+    part.count = ronde__max(1, ronde__min(s->panels_at_once, ronde__min(end, wholes) - part.p)); /* 1: the narrow one */
+    recurrent_give_input(j, &part, steps);
   }
 }
 

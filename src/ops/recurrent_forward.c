@@ -8,22 +8,59 @@
  * are, and each thread packs the weights of its own. */
 #include "ops/recurrent_job.h"
 
-/* The products of the first steps with x, of a panel of a gate. */
-static void recurrent_rows_of_x(const ronde__recurrent_job *j, int64_t p, int64_t g, int64_t steps, void *weights) {
+/* What the products of a group with some gates' weights read and write: a piece of the features of its rows, and all sums of theirs. */
+static ronde__ahead recurrent_x_ahead(const ronde__recurrent_state *s, ronde__row_group of, const void *x,
+                                      int64_t features) {
+  const int64_t row = s->f * s->operands->bytes;
+  return ronde__recurrent_ahead(of, (const char *)x + (of.n * s->t + of.t) * row, features * s->operands->bytes,
+                                s->by_example ? row : s->t * row);
+}
+
+static ronde__ahead recurrent_sums_ahead(const ronde__recurrent_state *s, ronde__row_group of, int64_t p,
+                                         const float *sums) {
+  const int64_t row = s->row * ronde__panel_width(s->h, p) * (int64_t)sizeof *sums;
+  return ronde__recurrent_ahead(of, sums + ronde__recurrent_row(s, p, of.t, of.n), row,
+                                s->by_example ? s->n * row : row);
+}
+
+/* Of one piece of features, of which x has the first: products with the packed weights, of all groups. The first gate's fetch the
+ * next group's sums, the others' its rows of x. */
+static void recurrent_piece_of_x(const ronde__recurrent_job *j, const ronde__gates_part *part, int64_t steps,
+                                 int64_t first, const void *packed) {
+  static const uint64_t none = 0;
   const ronde__recurrent_state *s = j->s;
-  int64_t width = ronde__panel_width(s->h, p);
-  const void *x = s->operands->has_copies ? j->w.x_rows : j->call->in[0];
-  const float *from = j->call->param[RONDE__WEIGHT_IH] + (g * s->h + p * RONDE__PANEL) * s->f;
-  for (int64_t first = 0; first < s->f; first += s->f_piece) {
-    bool end = first + s->f_piece >= s->f;
-    s->operands->turn(j->desc, from + first, s->f, width, end ? s->f - first : s->f_piece, weights);
-    for (int64_t i = 0; i < ronde__recurrent_groups(s, steps); i++) {
-      ronde__row_group at = ronde__recurrent_group(s, steps, i);
-      const ronde__gemm_pair *gemm = &s->rows_of_x[at.last][ronde__panel_is_narrow(s->h, p)][end];
-      ronde__recurrent_multiply(first ? &gemm->add : &gemm->set,
-                                ronde__recurrent_at(s, x, (at.n * s->t + at.t) * s->f + first), weights,
-                                j->call->saved + ronde__recurrent_row(s, p, at.t, at.n) + g * width);
+  const bool end = first + s->f_piece >= s->f;
+  const int64_t groups = ronde__recurrent_groups(s, steps), features = end ? s->f - first : s->f_piece;
+  const void *x = ronde__recurrent_at(s, s->operands->has_copies ? j->w.x_rows : j->call->in[0], first);
+  for (int64_t i = 0; i < groups; i++) {
+    const ronde__row_group at = ronde__recurrent_group(s, steps, i);
+    const ronde__gemm_pair *pair = &s->rows_of_x[at.last][ronde__panel_is_narrow(s->h, part->p)][end];
+    float *sums = j->call->saved + ronde__recurrent_row(s, part->p, at.t, at.n);
+    ronde__ahead next[2] = {0};
+    if (i + 1 < groups) {
+      ronde__row_group then = ronde__recurrent_group(s, steps, i + 1);
+      next[0] = recurrent_sums_ahead(s, then, part->p, j->call->saved);
+      next[1] = recurrent_x_ahead(s, then, x, features);
     }
+    for (int64_t g = part->begin; g < part->end; g++)
+      ronde__gemm_run_ahead(first ? &pair->add : &pair->set, ronde__recurrent_at(s, x, (at.n * s->t + at.t) * s->f),
+                            &none, ronde__recurrent_at(s, packed, (g - part->begin) * s->f_piece * RONDE__PANEL), &none,
+                            1, sums + g * ronde__panel_width(s->h, part->p), &next[g > part->begin]);
+  }
+}
+
+/* The products of the first steps with x, of some gates of a panel. */
+static void recurrent_rows_of_x(const ronde__recurrent_job *j, const ronde__gates_part *part, int64_t steps,
+                                void *packed) {
+  const ronde__recurrent_state *s = j->s;
+  const int64_t width = ronde__panel_width(s->h, part->p);
+  for (int64_t first = 0; first < s->f; first += s->f_piece) {
+    for (int64_t g = part->begin; g < part->end; g++) {
+      const float *w = j->call->param[RONDE__WEIGHT_IH] + (g * s->h + part->p * RONDE__PANEL) * s->f + first;
+      s->operands->turn(j->desc, w, s->f, width, ronde__min(s->f_piece, s->f - first),
+                        ronde__recurrent_at(s, packed, (g - part->begin) * s->f_piece * RONDE__PANEL));
+    }
+    recurrent_piece_of_x(j, part, steps, first, packed);
   }
 }
 
@@ -35,18 +72,22 @@ static void recurrent_copy_x_part(void *arg, int thread, int n_threads) {
   ronde__recurrent_copy(j, j->call->in[0] + begin, end - begin, ronde__recurrent_at(j->s, j->w.x_rows, begin));
 }
 
-/* Panels of a gate's rows of both weights, transposed; those of x for their products alone. */
+/* Panels of gates' rows of both weights, transposed; those of x for their products alone. */
 static void recurrent_begin_part(void *arg, int thread, int n_threads) {
   const ronde__recurrent_job *j = arg;
   const ronde__recurrent_state *s = j->s;
-  int64_t panels = ronde__panels_of(s->h), steps = ronde__recurrent_steps(j, 0, s->n), begin, end;
-  ronde__thread_chunk(s->g * panels, thread, n_threads, &begin, &end);
-  for (int64_t i = begin; i < end; i++) {
-    int64_t row = i / panels * s->h + i % panels * RONDE__PANEL, width = ronde__panel_width(s->h, i % panels);
-    s->operands->turn(j->desc, j->call->param[RONDE__WEIGHT_HH] + row * s->h, s->h, width, s->h,
-                      ronde__recurrent_at(s, j->w.w_hh, row * s->h));
-    recurrent_rows_of_x(j, i % panels, i / panels, steps,
-                        ronde__recurrent_at(s, j->w.w_ih, thread * s->f_piece * RONDE__PANEL));
+  int64_t steps = ronde__recurrent_steps(j, 0, s->n), begin, end;
+  ronde__thread_chunk(s->g * ronde__panels_of(s->h), thread, n_threads, &begin, &end);
+  while (begin < end) {
+    const ronde__gates_part part = ronde__recurrent_part(s, begin, end);
+    for (int64_t g = part.begin; g < part.end; g++) {
+      int64_t row = g * s->h + part.p * RONDE__PANEL;
+      s->operands->turn(j->desc, j->call->param[RONDE__WEIGHT_HH] + row * s->h, s->h, ronde__panel_width(s->h, part.p),
+                        s->h, ronde__recurrent_at(s, j->w.w_hh, row * s->h));
+    }
+    recurrent_rows_of_x(j, &part, steps,
+                        ronde__recurrent_at(s, j->w.w_ih, thread * s->gates_at_once * s->f_piece * RONDE__PANEL));
+    begin += part.end - part.begin;
   }
 }
 

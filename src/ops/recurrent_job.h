@@ -98,9 +98,9 @@ static inline int64_t ronde__recurrent_turn(const ronde__recurrent_state *s, int
 
 /* ---- groups of rows ---- */
 
-/* The first row of one, and whether it is the last of its example or step. */
+/* The first row of one, how many it has, and whether it is the last of its example or step. */
 typedef struct ronde__row_group {
-  int64_t t, n;
+  int64_t t, n, rows;
   bool last;
 } ronde__row_group;
 
@@ -115,8 +115,28 @@ static inline int64_t ronde__recurrent_groups(const ronde__recurrent_state *s, i
 
 static inline ronde__row_group ronde__recurrent_group(const ronde__recurrent_state *s, int64_t steps, int64_t i) {
   int64_t per_line = ronde__recurrent_groups_of_line(s, steps), line = i / per_line, first = i % per_line * s->group;
+  int64_t rows = ronde__min(s->group, ronde__recurrent_line(s) - first);
   bool last = first + s->group >= ronde__recurrent_line(s);
-  return s->by_example ? (ronde__row_group){first, line, last} : (ronde__row_group){line, first, last};
+  return s->by_example ? (ronde__row_group){first, line, rows, last} : (ronde__row_group){line, first, rows, last};
+}
+
+/* Of each row of a group so many bytes, to be fetched. */
+static inline ronde__ahead ronde__recurrent_ahead(ronde__row_group of, const void *first, int64_t bytes,
+                                                  int64_t apart) {
+  enum { LINE = 64 };
+  return (ronde__ahead){.at = {first}, .n = 1, .bytes = bytes / LINE * LINE, .rows = of.rows, .apart = apart};
+}
+
+/* ---- gates of a panel ---- */
+
+/* Gates [begin, end) of panel p, which lie side by side in its rows. */
+typedef struct ronde__gates_part {
+  int64_t p, begin, end;
+} ronde__gates_part;
+
+/* Those from the i-th on, of [panel][gate], and in front of the end-th. */
+static inline ronde__gates_part ronde__recurrent_part(const ronde__recurrent_state *s, int64_t i, int64_t end) {
+  return (ronde__gates_part){i / s->g, i % s->g, ronde__min(i % s->g + end - i, s->g)};
 }
 
 #endif

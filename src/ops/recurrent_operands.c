@@ -17,8 +17,9 @@ static void columns_f32(const ronde__op_desc *desc, const float *w, int64_t ld, 
 const ronde__recurrent_operands ronde__recurrent_f32 = {
     .bytes = sizeof(float),
     .form = RONDE__OF_F32,
-    .most_rows = 24, /* kernels go by few rows, so that more gain little */
+    .most_rows = 128,
     .feature = 1,
+    .chunks = 8,
     .turn = turn_f32,
     .columns = columns_f32,
 };
@@ -54,6 +55,7 @@ const ronde__recurrent_operands ronde__recurrent_bf16 = {
     .has_copies = true,
     .most_rows = 128,
     .feature = RONDE__BF16_STEP,
+    .chunks = INT64_MAX / 2,
     .turn = turn_bf16,
     .columns = columns_bf16,
     .rows = rows_bf16,

@@ -2,8 +2,12 @@
 #include "kernel/bf16.h"
 #include "ops/recurrent_plan.h"
 
-/* Weights in f32 of so many features, and of a panel, are half of a small second-level cache. */
+/* Weights in f32 of so many features, and of a panel of all gates, are half of a small second-level cache. */
 enum { MOST_FEATURES = 512 };
+/* Of fewer rows libxsmm's products of long sums are faster than the own tile's: 1.18 times with 30 rows (Intel Xeon, AVX-512). */
+enum { MANY_ROWS = 48 };
+/* Of the gradient of x at once: their weights, 512 terms of them, are half of such a cache, too. */
+enum { MOST_PANELS = 4 };
 
 void ronde__recurrent_release(const ronde__op_desc *desc, void *opaque) {
   ronde__recurrent_state *s = opaque;
@@ -52,6 +56,8 @@ static int64_t x_apart(const ronde__recurrent_state *s) { return s->by_example ?
 
 static void make_forward(const ronde__op_desc *desc, ronde__recurrent_state *s) {
   const rows group = rows_of_group(s), step = rows_of_step(s);
+  ronde__gemm_pair (*resolve)(const ronde__op_desc *desc, ronde__gemm_shape shape) =
+      s->group < MANY_ROWS ? ronde__gemm_pair_resolve : ronde__gemm_pair_tile;
   const int64_t f_rest = s->f - (ronde__ceil_div(s->f, s->f_piece) - 1) * s->f_piece;
   for (int last = 0; last < 2; last++)
     for (int narrow = 0; narrow < 2; narrow++) {
@@ -69,13 +75,14 @@ static void make_forward(const ronde__op_desc *desc, ronde__recurrent_state *s) 
       for (int end = 0; end < 2; end++) {
         x.k = (int)(end ? f_rest : s->f_piece);
         x.ldb = panel_apart(s, x.k, n);
-        s->rows_of_x[last][narrow][end] = ronde__gemm_pair_resolve(desc, x);
+        s->rows_of_x[last][narrow][end] = resolve(desc, x);
       }
       s->sums_of_h[last][narrow] = ronde__gemm_pair_resolve(desc, h);
     }
 }
 
-/* Over the gates from `begin` on, of a panel of n columns. A gate's gradient lies at `column` of a row, or at its own place. */
+/* Over the gates from `begin` on, of a panel of n columns: all gates of one panel behind one another, as they lie in a row. A gate's
+ * gradient lies at `column` of a row, or at its own place. */
 static ronde_status make_gates_sum(const ronde__op_desc *desc, const ronde__recurrent_state *s, const rows *of,
                                    int64_t begin, int64_t end, int64_t n, int64_t ldc, const int *column,
                                    ronde__gates_sum *sum) {
@@ -85,8 +92,8 @@ static ronde_status make_gates_sum(const ronde__op_desc *desc, const ronde__recu
   for (int64_t i = 0; i < count; i++) {
     int64_t g = begin + i, place = column ? column[g] : g;
     for (int64_t p = 0; p < wholes; p++) {
-      sum->wholes.a[i * wholes + p] = (uint64_t)(bytes * (ronde__recurrent_row(s, p, 0, 0) + place * RONDE__PANEL));
-      sum->wholes.b[i * wholes + p] = (uint64_t)(bytes * (g * s->h + p * RONDE__PANEL) * n);
+      sum->wholes.a[p * count + i] = (uint64_t)(bytes * (ronde__recurrent_row(s, p, 0, 0) + place * RONDE__PANEL));
+      sum->wholes.b[p * count + i] = (uint64_t)(bytes * (g * s->h + p * RONDE__PANEL) * n);
     }
     if (!rest) continue;
     sum->narrows.a[i] = (uint64_t)(bytes * place * rest); /* from the last panel on */
@@ -100,7 +107,7 @@ static ronde_status make_gates_sum(const ronde__op_desc *desc, const ronde__recu
                                .ldb = panel_apart(s, RONDE__PANEL, n),
                                .ldc = ldc,
                                .operands = s->operands->form};
-    if (wholes) sum->whole[last] = ronde__gemm_pair_resolve(desc, shape);
+    if (wholes) sum->whole[last] = column ? ronde__gemm_pair_resolve(desc, shape) : ronde__gemm_pair_tile(desc, shape);
     shape.k = (int)rest, shape.lda = of->apart * s->row * rest, shape.ldb = panel_apart(s, rest, n);
     if (rest) sum->narrow[last] = ronde__gemm_pair_resolve(desc, shape);
   }
@@ -121,7 +128,7 @@ static ronde_status make_rows_sum(const ronde__op_desc *desc, const ronde__recur
   ronde__gemm_shape shape = {.m = (int)m, .n = (int)n, .k = RONDE__ROWS_CHUNK, .ldc = ldc};
   if (copies) shape.lda = rows, shape.ldb = rows, shape.operands = RONDE__OF_BF16_TILES;
   else shape.lda = s->row * m, shape.ldb = n, shape.trans_a = true;
-  if (sum->chunks.count) sum->chunk = ronde__gemm_pair_resolve(desc, shape);
+  if (sum->chunks.count) sum->chunk = ronde__gemm_pair_tile(desc, shape);
   shape.k = (int)(rows % RONDE__ROWS_CHUNK);
   if (shape.k) sum->rest = ronde__gemm_pair_resolve(desc, shape);
   return RONDE_OK;
@@ -165,6 +172,8 @@ ronde_status ronde__recurrent_prepare(const ronde__op_desc *desc, const ronde__r
   s->by_example = s->t >= s->n;
   s->group = even_piece(ronde__recurrent_line(s), operands->most_rows);
   s->f_piece = ronde__min(s->f, ronde__round_up(even_piece(s->f, MOST_FEATURES), operands->feature));
+  s->gates_at_once = ronde__min(s->g, ronde__ceil_div(s->g * ronde__panels_of(s->h), desc->threads));
+  s->panels_at_once = ronde__min(MOST_PANELS, ronde__ceil_div(ronde__panels_of(s->f), desc->threads));
   make_forward(desc, s);
   ronde_status status = make_backward(desc, s);
   if (status != RONDE_OK) ronde__recurrent_release(desc, s);
@@ -198,7 +207,7 @@ static void lay_forward(const ronde__op_desc *desc, const ronde__recurrent_state
                         ronde__recurrent_scratch *w) {
   const int64_t bytes = s->operands->bytes, now = s->n * s->h;
   w->w_hh = take(at, s->g * s->h * s->h, bytes);
-  w->w_ih = take(at, desc->threads * s->f_piece * RONDE__PANEL, bytes);
+  w->w_ih = take(at, desc->threads * s->gates_at_once * s->f_piece * RONDE__PANEL, bytes);
   if (desc->attr.bias) w->bias = take_floats(at, s->row * s->h), w->bias_panels = take_floats(at, s->row * s->h);
   if (desc->attr.peepholes) w->peepholes = take_floats(at, 3 * s->h);
   w->now_rows = w->now = take_floats(at, now);
@@ -216,9 +225,10 @@ static void lay_backward(const ronde__op_desc *desc, const ronde__recurrent_stat
   const int64_t weights_threads = ronde__min(desc->threads, s->g * ronde__panels_of(s->h));
   const bool copies = s->operands->has_copies;
   w->w_hh = take(at, s->g * s->h * s->h, bytes);
-  w->w_ih = take(at, ronde__min(desc->threads, ronde__panels_of(s->f)) * s->g * s->h * RONDE__PANEL, bytes);
-  w->pieces = take_floats(at, desc->in_pieces ? weights_threads * RONDE__PANEL * s->f : 0);
-  w->left = take(at, copies ? weights_threads * RONDE__PANEL * padded : 0, bytes);
+  w->w_ih = take(at, ronde__min(desc->threads, ronde__panels_of(s->f)) * s->panels_at_once * s->g * s->h * RONDE__PANEL,
+                 bytes);
+  w->pieces = take_floats(at, desc->in_pieces ? weights_threads * s->gates_at_once * RONDE__PANEL * s->f : 0);
+  w->left = take(at, copies ? weights_threads * s->gates_at_once * RONDE__PANEL * padded : 0, bytes);
   if (desc->attr.peepholes) w->peepholes = take_floats(at, 3 * s->h);
   w->drow_rows = w->drows = take_floats(at, rows * s->row * s->h);
   w->before_right = w->before = take_floats(at, rows * s->h);

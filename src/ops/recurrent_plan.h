@@ -8,7 +8,7 @@
 #include "ops/panels.h"
 #include "ops/recurrent.h"
 
-enum { RONDE__ROWS_CHUNK = 64 };
+enum { RONDE__ROWS_CHUNK = 64, RONDE__MOST_GATES = 4 };
 
 static inline bool ronde__panel_is_narrow(int64_t columns, int64_t panel) {
   return columns - panel * RONDE__PANEL < RONDE__PANEL;
@@ -19,6 +19,7 @@ static inline bool ronde__panel_is_narrow(int64_t columns, int64_t panel) {
 typedef struct ronde__recurrent_operands {
   int64_t bytes;              /* of an element */
   int64_t most_rows, feature; /* of a product: rows at most; pieces of features are multiples of the second */
+  int64_t chunks;             /* of rows, that the gradients of weights go through at once, at most */
   ronde__operand_form form;   /* of rows */
   /* Rows are copied, and a sum over them is padded with zeros; else the last three are NULL, and rows are multiplied where they lie. */
   bool has_copies;
@@ -59,6 +60,9 @@ typedef struct ronde__recurrent_state {
    * cache while all rows are gone through. */
   bool by_example;
   int64_t group, f_piece;
+  /* What a thread makes together: gates of a panel, so that rows of theirs and of x are read once for all; and panels of the gradient of
+   * x, so that rows of gates are. */
+  int64_t gates_at_once, panels_at_once;
   /* By whether it is the last group, the panel is narrow, and it is the last piece of features. */
   ronde__gemm_pair rows_of_x[2][2][2];
   /* By whether it is the last piece of examples, and whether the panel is narrow. */
@@ -71,8 +75,8 @@ typedef struct ronde__recurrent_state {
 /* The memory of a call. What a cell has not is NULL. Where rows are not copied, they are their own copies; x_rows is NULL. */
 typedef struct ronde__recurrent_scratch {
   void *w_hh; /* in panels */
-  /* Of the threads, of which those that have nothing to do need no place: a panel of weights, or a piece of one; gradients of
-   * a panel that are told at once; a panel of gates' rows, turned. */
+  /* Of the threads, of which those that have nothing to do need no place: panels of weights, or pieces of them; gradients of
+   * a panel of all gates that are told at once; a panel of all gates' rows, turned. */
   void *w_ih;
   float *pieces;
   void *left;
