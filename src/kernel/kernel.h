@@ -32,8 +32,14 @@ typedef struct ronde__ahead {
   const void *at[RONDE__AHEAD_RANGES];
   int n;
   int64_t bytes, rows, apart;
-  int64_t done; /* of all ranges together */
+  int range;         /* how far it is: this range, */
+  int64_t row, line; /* this row, and bytes of it */
 } ronde__ahead;
+
+static inline bool ronde__ahead_is_done(const ronde__ahead *ahead) { return ahead->range == ahead->n; }
+static inline bool ronde__ahead_has_begun(const ronde__ahead *ahead) {
+  return ahead->range || ahead->row || ahead->line;
+}
 
 typedef enum ronde__gemm_impl { RONDE__GEMM_TILE, RONDE__GEMM_XSMM } ronde__gemm_impl;
 
@@ -273,7 +279,7 @@ typedef struct ronde__kernels {
                           float *sum, float *changed);
   /* x[r][c] *= factor[c], r < rows, c < n */
   void (*scale_columns)(float *x, int64_t ld, int64_t rows, int64_t n, const float *factor);
-  /* The same tile again: x becomes p = exp(factor * x - shift[c]), and dx p * (dx - dx_shift[c]); both 0 where not seen. */
+  /* The same tile again: x becomes p = exp(factor * x - shift[c]), and dx factor * p * (dx - dx_shift[c]); both 0 where not seen. */
   void (*softmax_columns_backward)(float *x, float *dx, int64_t ld, int64_t rows, int64_t n, int64_t reach,
                                    float factor, const float *shift, const float *dx_shift);
 

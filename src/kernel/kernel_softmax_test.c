@@ -80,7 +80,7 @@ static void test_backward(void **state) {
       }
       double want = sees(r, c, reach) ? exp(2.5 * (double)x.at[i] - (double)shift.at[c]) : 0;
       assert_true(fabs((double)p.at[i] - want) <= 8e-7 * want);
-      assert_true(ds.at[i] == (sees(r, c, reach) ? p.at[i] * (dx.at[i] - dots.at[c]) : 0));
+      assert_true(ds.at[i] == (sees(r, c, reach) ? p.at[i] * ((dx.at[i] - dots.at[c]) * factor) : 0));
     }
     floats_free(&x), floats_free(&dx), floats_free(&p), floats_free(&ds), floats_free(&shift), floats_free(&dots);
   }

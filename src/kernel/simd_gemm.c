@@ -151,17 +151,27 @@ WIDE_EACH(WIDE)
 #define WIDE_ENTRY(rows) [rows] = {wide_##rows, wide_trans_##rows},
 static const tile_fn wide_tiles[WIDE_ROWS + 1][2] = {WIDE_EACH(WIDE_ENTRY)}; /* by rows, trans_a */
 
-/* Has the tile fetch the lines that come next, of one row. */
+/* Rows of fewer bytes than a tile fetches are gone through side by side, a line of each. */
+enum { SHORT_ROW = 16 * LINE };
+
+/* Has the tile fetch the lines that come next: some of a row, or one of some rows. */
 static void fetch_some(gemm_panel *p, ronde__ahead *ahead) {
   p->fetched = (const char *)p->a;
   p->line = 0;
-  if (!ahead) return;
-  const int64_t rows = ronde__max(1, ahead->rows);
-  if (ahead->done == ahead->n * rows * ahead->bytes) return;
-  int64_t row = ahead->done / ahead->bytes, at = ahead->done % ahead->bytes, lines = p->count * (p->k / STEPS);
-  p->fetched = (const char *)ahead->at[row / rows] + row % rows * ahead->apart + at;
-  p->line = LINE;
-  ahead->done += ronde__min(lines * LINE, ahead->bytes - at);
+  if (!ahead || ronde__ahead_is_done(ahead)) return;
+  const int64_t rows = ronde__max(1, ahead->rows), lines = p->count * (p->k / STEPS);
+  p->fetched = (const char *)ahead->at[ahead->range] + ahead->row * ahead->apart + ahead->line;
+  if (rows > 1 && ahead->bytes <= SHORT_ROW) {
+    p->line = ahead->apart;
+    ahead->row += ronde__min(lines, rows - ahead->row);
+    if (ahead->row == rows) ahead->row = 0, ahead->line += LINE;
+    if (ahead->line == ahead->bytes) ahead->line = 0, ahead->range++;
+  } else {
+    p->line = LINE;
+    ahead->line += ronde__min(lines * LINE, ahead->bytes - ahead->line);
+    if (ahead->line == ahead->bytes) ahead->line = 0, ahead->row++;
+    if (ahead->row == rows) ahead->row = 0, ahead->range++;
+  }
 }
 
 /* Columns in whole panels of VECS vectors. */

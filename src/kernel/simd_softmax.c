@@ -122,9 +122,9 @@ void NAME(scale_columns)(float *x, int64_t ld, int64_t rows, int64_t n, const fl
     for (int64_t c = 0; c < n; c++) x[r * ld + c] *= factor[c];
 }
 
-INLINE void slope_row(float *x, float *dx, vec p, vec shift, int64_t live) {
+INLINE void slope_row(float *x, float *dx, vec p, vec shift, float factor, int64_t live) {
   store_some(x, p, live);
-  store_some(dx, p * (load_some(dx, live) - shift), live);
+  store_some(dx, p * ((load_some(dx, live) - shift) * factor), live);
 }
 
 void NAME(softmax_columns_backward)(float *x, float *dx, int64_t ld, int64_t rows, int64_t n, int64_t reach,
@@ -136,13 +136,13 @@ void NAME(softmax_columns_backward)(float *x, float *dx, int64_t ld, int64_t row
     for (; r + MOST <= s.all; r += MOST) {
       exp_rows(MOST, x + c, ld, live, r, factor, of_x, &s, p);
       UNROLL
-      for (int i = 0; i < MOST; i++) slope_row(x + c + (r + i) * ld, dx + c + (r + i) * ld, p[i], of_dx, live);
+      for (int i = 0; i < MOST; i++) slope_row(x + c + (r + i) * ld, dx + c + (r + i) * ld, p[i], of_dx, factor, live);
     }
     for (; r < s.some; r++) {
       exp_rows(1, x + c, ld, live, r, factor, of_x, &s, p);
       ivec seen = s.own >= (float)r;
       float *at = dx + c + r * ld;
-      vec slope = blend(seen, p[0] * (load_some(at, live) - of_dx), (vec){0});
+      vec slope = blend(seen, p[0] * ((load_some(at, live) - of_dx) * factor), (vec){0});
       store_some(x + c + r * ld, p[0], live);
       store_some(at, slope, live);
     }

@@ -15,12 +15,13 @@ typedef struct ronde__attention ronde__attention;
 typedef struct ronde__attention_head {
   const ronde__op_desc *desc;
   const ronde__attention *s;
-  const float *x[3]; /* query, key, value: rows s->ld apart */
-  const float *dy;   /* gradient of the output, rows s->f apart; NULL: forward */
-  int64_t at;        /* of its first feature of the first query, in the output */
-  int64_t n_keys;    /* that are there */
-  float *sums;       /* [T]: logarithms */
-  float *packed;     /* what the form has made of it, packed_elems */
+  const float *x[3];   /* query, key, value: rows s->ld apart */
+  const float *dy;     /* gradient of the output, rows s->f apart; NULL: forward */
+  int64_t at;          /* of its first feature of the first query, in the output */
+  int64_t n_keys;      /* that are there */
+  float *sums;         /* [T]: logarithms */
+  float *packed;       /* what the form has made of it, packed_elems */
+  ronde__ahead *ahead; /* two: what is read or written next, by products */
 } ronde__attention_head;
 
 /* Scores and slopes are [keys][BLOCK], a column for each query of a tile. Products may set columns beyond the queries to zero; such
@@ -70,9 +71,10 @@ static inline const ronde__gemm_pair *ronde__attention_pick(const ronde__attenti
                                                             int64_t k) {
   return &kernels[tile == ronde__attention_tiles(s->t) - 1][k == ronde__attention_tiles(s->s) - 1];
 }
-static inline void ronde__attention_multiply(const ronde__gemm *gemm, const void *a, const void *b, float *c) {
+static inline void ronde__attention_multiply(const ronde__attention_head *head, const ronde__gemm *gemm, const void *a,
+                                             const void *b, float *c) {
   const uint64_t zero = 0;
-  ronde__gemm_run(gemm, a, &zero, b, &zero, 1, c);
+  ronde__gemm_run_ahead(gemm, a, &zero, b, &zero, 1, c, &head->ahead[ronde__ahead_is_done(&head->ahead[0])]);
 }
 
 /* The passes of every form. */

@@ -157,7 +157,7 @@ static void pack_queries(const ronde__attention_head *head, int64_t tile) {
 static void scores(const ronde__attention_head *head, int64_t tile, int64_t k, float *scores) {
   const ronde__attention *s = head->s;
   const packed p = packed_of(head);
-  ronde__attention_multiply(&ronde__attention_pick(s, s->score, tile, k)->set, p.key + k * BLOCK * s->d,
+  ronde__attention_multiply(head, &ronde__attention_pick(s, s->score, tile, k)->set, p.key + k * BLOCK * s->d,
                             p.turned + (head->dy ? tile * BLOCK * s->d : 0), scores);
 }
 
@@ -166,14 +166,14 @@ static void outputs(const ronde__attention_head *head, int64_t tile, int64_t k, 
   const packed p = packed_of(head);
   bf16_of(head)->pack_panels(shares, BLOCK, ronde__attention_rows(s->s, k), padded_rows(s->t, tile),
                              padded_rows(s->s, k), p.shares, BLOCK);
-  ronde__attention_multiply(&ronde__attention_pick(s, s->out, tile, k)->add,
+  ronde__attention_multiply(head, &ronde__attention_pick(s, s->out, tile, k)->add,
                             (const char *)p.value + k * (BLOCK / RONDE__BF16_STEP) * TILE_BYTES, p.shares, y);
 }
 
 static void slopes(const ronde__attention_head *head, int64_t tile, int64_t k, float *slopes) {
   const ronde__attention *s = head->s;
   const packed p = packed_of(head);
-  ronde__attention_multiply(&ronde__attention_pick(s, s->score, tile, k)->set, p.value + k * BLOCK * s->d,
+  ronde__attention_multiply(head, &ronde__attention_pick(s, s->score, tile, k)->set, p.value + k * BLOCK * s->d,
                             p.turned_dy + tile * BLOCK * s->d, slopes);
 }
 
@@ -185,10 +185,10 @@ static void gradients(const ronde__attention_head *head, int64_t tile, int64_t k
   bf16_of(head)->pack(shares, rows * BLOCK, p.shares);
   bf16_of(head)->pack(slopes, rows * BLOCK, p.slopes);
   bf16_of(head)->pack_transposed(slopes, BLOCK, rows, padded_rows(s->t, tile), p.turned_slopes, BLOCK);
-  ronde__attention_multiply(&ronde__attention_pick(s, s->dv, tile, k)->add, p.shares, p.dy + at, dv);
-  ronde__attention_multiply(&ronde__attention_pick(s, s->dk, tile, k)->add, p.slopes, p.query + at, dk);
-  ronde__attention_multiply(&ronde__attention_pick(s, s->dq, tile, k)->add, p.turned_slopes, p.keys + k * BLOCK * s->d,
-                            dq);
+  ronde__attention_multiply(head, &ronde__attention_pick(s, s->dv, tile, k)->add, p.shares, p.dy + at, dv);
+  ronde__attention_multiply(head, &ronde__attention_pick(s, s->dk, tile, k)->add, p.slopes, p.query + at, dk);
+  ronde__attention_multiply(head, &ronde__attention_pick(s, s->dq, tile, k)->add, p.turned_slopes,
+                            p.keys + k * BLOCK * s->d, dq);
 }
 
 /* ---- the form ---- */

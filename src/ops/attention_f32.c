@@ -56,28 +56,30 @@ static const float *rows_at(const ronde__attention_head *head, int i, int64_t ti
 
 static void scores(const ronde__attention_head *head, int64_t tile, int64_t k, float *scores) {
   const ronde__attention *s = head->s;
-  ronde__attention_multiply(&ronde__attention_pick(s, s->score, tile, k)->set, rows_at(head, RONDE__KEY, k),
+  ronde__attention_multiply(head, &ronde__attention_pick(s, s->score, tile, k)->set, rows_at(head, RONDE__KEY, k),
                             head->packed + (head->dy ? tile * BLOCK * s->d : 0), scores);
 }
 
 static void outputs(const ronde__attention_head *head, int64_t tile, int64_t k, const float *shares, float *y) {
-  ronde__attention_multiply(&ronde__attention_pick(head->s, head->s->out, tile, k)->add, rows_at(head, RONDE__VALUE, k),
-                            shares, y);
+  ronde__attention_multiply(head, &ronde__attention_pick(head->s, head->s->out, tile, k)->add,
+                            rows_at(head, RONDE__VALUE, k), shares, y);
 }
 
 static void slopes(const ronde__attention_head *head, int64_t tile, int64_t k, float *slopes) {
   const ronde__attention *s = head->s;
-  ronde__attention_multiply(&ronde__attention_pick(s, s->score, tile, k)->set, rows_at(head, RONDE__VALUE, k),
+  ronde__attention_multiply(head, &ronde__attention_pick(s, s->score, tile, k)->set, rows_at(head, RONDE__VALUE, k),
                             turned_dy_of(head) + tile * BLOCK * s->d, slopes);
 }
 
 static void gradients(const ronde__attention_head *head, int64_t tile, int64_t k, const float *shares,
                       const float *slopes, float *dq, float *dk, float *dv) {
   const ronde__attention *s = head->s;
-  ronde__attention_multiply(&ronde__attention_pick(s, s->dv, tile, k)->add, shares, head->dy + tile * BLOCK * s->f, dv);
-  ronde__attention_multiply(&ronde__attention_pick(s, s->dk, tile, k)->add, slopes, rows_at(head, RONDE__QUERY, tile),
-                            dk);
-  ronde__attention_multiply(&ronde__attention_pick(s, s->dq, tile, k)->add, slopes, rows_at(head, RONDE__KEY, k), dq);
+  ronde__attention_multiply(head, &ronde__attention_pick(s, s->dv, tile, k)->add, shares,
+                            head->dy + tile * BLOCK * s->f, dv);
+  ronde__attention_multiply(head, &ronde__attention_pick(s, s->dk, tile, k)->add, slopes,
+                            rows_at(head, RONDE__QUERY, tile), dk);
+  ronde__attention_multiply(head, &ronde__attention_pick(s, s->dq, tile, k)->add, slopes, rows_at(head, RONDE__KEY, k),
+                            dq);
 }
 
 static const ronde__attention_products products = {make,   packed_elems, gradient, pack,     pack_queries,

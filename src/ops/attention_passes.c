@@ -75,12 +75,20 @@ static int64_t place_of(const attention_job *j, int64_t n, int64_t h, int i) {
   return n * (i == QUERY ? s->t : s->s) * s->ld + h * s->d;
 }
 
-static ronde__attention_head head_of(const attention_job *j, int64_t item, float *packed, bool backward) {
+/* Of a head's first query: where its features are in the output. */
+static int64_t output_of(const attention_job *j, int64_t item) {
+  const ronde__attention *s = j->s;
+  return item / s->heads * s->t * s->f + item % s->heads * s->d;
+}
+
+static ronde__attention_head head_of(const attention_job *j, int64_t item, float *packed, bool backward,
+                                     ronde__ahead *ahead) {
   const ronde__attention *s = j->s;
   int64_t n = item / s->heads, h = item % s->heads;
   ronde__attention_head head = {.desc = j->desc,
                                 .s = s,
-                                .at = n * s->t * s->f + h * s->d,
+                                .ahead = ahead,
+                                .at = output_of(j, item),
                                 .sums = j->call->saved + item * s->t,
                                 .packed = packed};
   head.n_keys = ronde__rows_there(j->desc, j->call, n, s->s);
@@ -88,6 +96,30 @@ static ronde__attention_head head_of(const attention_job *j, int64_t item, float
     head.x[i] = j->call->in[ronde__attention_is_packed(&j->desc->attr) ? 0 : i] + place_of(j, n, h, i);
   if (backward) head.dy = j->call->dout[0] + head.at;
   return head;
+}
+
+/* ---- what is fetched ---- */
+
+enum { MOST_FETCHED = 256 }; /* rows of an operand of a head */
+
+/* Nothing yet, of a head's rows of `width` values. */
+static ronde__ahead no_rows(const ronde__attention *s, int64_t width) {
+  enum { LINE = 64 };
+  return (ronde__ahead){.bytes = s->d * (int64_t)sizeof(float) / LINE * LINE,
+                        .rows = ronde__min(MOST_FETCHED, ronde__min(s->t, s->s)),
+                        .apart = width * (int64_t)sizeof(float)};
+}
+
+static void add_rows(ronde__ahead *ahead, const float *rows) {
+  if (rows && ahead->bytes > 0) ahead->at[ahead->n++] = rows;
+}
+
+/* Queries, keys and values of a head, or their gradients: of arrays that lie like x. */
+static void add_operands(const attention_job *j, int64_t item, const float *const *x, ronde__ahead *ahead) {
+  for (int i = 0; i < 3; i++) {
+    const float *rows = x[ronde__attention_is_packed(&j->desc->attr) ? 0 : i];
+    if (rows) add_rows(ahead, rows + place_of(j, item / j->s->heads, item % j->s->heads, i));
+  }
 }
 
 /* Of a tile of keys: how many of them are there. */
@@ -150,9 +182,15 @@ static void forward_part(void *arg, int thread, int n_threads) {
   int64_t tiles = ronde__attention_tiles(s->t), begin, end, own = ronde__round_up(forward_scratch(s), RONDE__QUANTUM);
   float *work = j->call->work + thread * scratch_elems(s, false);
   ronde__thread_chunk(s->n * s->heads * tiles, thread, n_threads, &begin, &end);
+  ronde__ahead ahead[2] = {0};
   for (int64_t i = begin; i < end; i++) {
-    ronde__attention_head head = head_of(j, i / tiles, work + own, false);
-    if (i == begin || i % tiles == 0) s->products->pack(&head);
+    ronde__attention_head head = head_of(j, i / tiles, work + own, false, ahead);
+    if (i == begin || i % tiles == 0) {
+      s->products->pack(&head);
+      ahead[0] = no_rows(s, s->f), ahead[1] = no_rows(s, s->ld);
+      add_rows(&ahead[0], j->call->out[0] + head.at);
+      if (i / tiles * tiles + tiles < end) add_operands(j, i / tiles + 1, j->call->in, &ahead[1]);
+    }
     forward_tile(&head, i % tiles, work, j->call->out[0]);
   }
 }
@@ -196,23 +234,33 @@ static void backward_tile(const ronde__attention_head *head, int64_t tile, int64
                          w->dv + k * BLOCK * s->d);
 }
 
-/* A gradient [rows][D], which is scaled, to its place in that of operand i, if it is wanted. */
-static void give(const attention_job *j, int64_t item, int i, int64_t rows, float *gradient, float factor) {
+/* A gradient [rows][D] to its place in that of operand i, if it is wanted. */
+static void give(const attention_job *j, int64_t item, int i, int64_t rows, float *gradient) {
   const ronde__attention *s = j->s;
   const ronde__kernels *kernels = j->desc->compute.kernels;
   int input = ronde__attention_is_packed(&j->desc->attr) ? 0 : i;
   float *dx = j->call->din[input];
   if (!dx) return;
   dx += place_of(j, item / s->heads, item % s->heads, i);
-  if (factor != 1) kernels->scale(gradient, factor, rows * s->d);
   for (int64_t r = 0; r < rows; r++, dx += s->ld, gradient += s->d)
     if (j->call->accumulate_dinput[input]) kernels->add(dx, gradient, dx, s->d);
     else memcpy(dx, gradient, (size_t)s->d * sizeof *dx);
 }
 
-static void backward_head(const attention_job *j, int64_t item, const scratch *w) {
+/* While a head is gone through: its own gradients, and all of the next one; is_last: there is none. */
+static void look_ahead(const attention_job *j, int64_t item, bool is_last, ronde__ahead ahead[2]) {
   const ronde__attention *s = j->s;
-  const ronde__attention_head head = head_of(j, item, w->packed, true);
+  ahead[0] = no_rows(s, s->ld), ahead[1] = no_rows(s, s->f);
+  add_operands(j, item, (const float *const *)j->call->din, &ahead[0]);
+  if (is_last) return;
+  add_operands(j, item + 1, j->call->in, &ahead[0]);
+  add_rows(&ahead[1], j->call->dout[0] + output_of(j, item + 1));
+  add_rows(&ahead[1], j->call->out[0] + output_of(j, item + 1));
+}
+
+static void backward_head(const attention_job *j, int64_t item, const scratch *w, ronde__ahead *ahead) {
+  const ronde__attention *s = j->s;
+  const ronde__attention_head head = head_of(j, item, w->packed, true, ahead);
   memset(w->dq, 0, (size_t)(w->dots - w->dq) * sizeof *w->dq);
   for (int64_t t = 0; t < s->t; t++) /* of the rounded gradient, or the slopes of a query would not add up to 0 */
     w->dots[t] = (float)j->desc->compute.kernels->dot(j->call->out[0] + head.at + t * s->f,
@@ -221,9 +269,9 @@ static void backward_head(const attention_job *j, int64_t item, const scratch *w
   for (int64_t k = 0; k < ronde__attention_tiles(head.n_keys); k++)
     for (int64_t tile = j->desc->attr.causal ? k : 0; tile < ronde__attention_tiles(s->t); tile++)
       backward_tile(&head, tile, k, w);
-  give(j, item, QUERY, s->t, w->dq, s->scale); /* in this order, because they may be one tensor */
-  give(j, item, KEY, s->s, w->dk, s->scale);
-  give(j, item, VALUE, s->s, w->dv, 1);
+  give(j, item, QUERY, s->t, w->dq); /* in this order, because they may be one tensor */
+  give(j, item, KEY, s->s, w->dk);
+  give(j, item, VALUE, s->s, w->dv);
 }
 
 static void backward_part(void *arg, int thread, int n_threads) {
@@ -231,7 +279,11 @@ static void backward_part(void *arg, int thread, int n_threads) {
   scratch w = scratch_of(j, thread);
   int64_t begin, end;
   ronde__thread_chunk(j->s->n * j->s->heads, thread, n_threads, &begin, &end);
-  for (int64_t item = begin; item < end; item++) backward_head(j, item, &w);
+  for (int64_t item = begin; item < end; item++) {
+    ronde__ahead ahead[2];
+    look_ahead(j, item, item + 1 == end, ahead);
+    backward_head(j, item, &w, ahead);
+  }
 }
 
 ronde_status ronde__attention_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {

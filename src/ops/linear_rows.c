@@ -249,7 +249,8 @@ static void weight_tile(const ronde__linear_piece *j, int64_t chunk, weight_item
            call->dout[0] + (of.ob * y->n + row) * y->block, dw, chunk || call->accumulate_dparam[0], &ahead);
   if (!hands_on) return;
   size_t begin = (size_t)of.place, end = begin + (size_t)elems;
-  call->listener.final(call->listener.user, &(ronde__gradient){0, begin, end, dw, true, ahead.done > 0, NULL});
+  call->listener.final(call->listener.user,
+                       &(ronde__gradient){0, begin, end, dw, true, ronde__ahead_has_begun(&ahead), NULL});
 }
 
 /* The gradients of outputs of a chunk stay in cache while inputs go by, a block at a time. */

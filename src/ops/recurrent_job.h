@@ -124,7 +124,8 @@ static inline ronde__row_group ronde__recurrent_group(const ronde__recurrent_sta
 static inline ronde__ahead ronde__recurrent_ahead(ronde__row_group of, const void *first, int64_t bytes,
                                                   int64_t apart) {
   enum { LINE = 64 };
-  return (ronde__ahead){.at = {first}, .n = 1, .bytes = bytes / LINE * LINE, .rows = of.rows, .apart = apart};
+  return (ronde__ahead){
+      .at = {first}, .n = bytes >= LINE, .bytes = bytes / LINE * LINE, .rows = of.rows, .apart = apart};
 }
 
 /* ---- gates of a panel ---- */
