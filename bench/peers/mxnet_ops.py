@@ -25,19 +25,19 @@ class Ops:
         out, _, height, width = self.file.header[f"{name}.weight"]["shape"]
         return mx.sym.Convolution(
             x, **self.parameters(name), num_filter=out, kernel=(height, width), stride=(stride, stride),
-            pad=(padding, padding), name=name + ".conv",
+            pad=padding if isinstance(padding, tuple) else (padding, padding), name=name + ".conv",
         )
 
     def linear(self, x, name):
         out = self.file.header[f"{name}.weight"]["shape"][0]
         return mx.sym.FullyConnected(x, **self.parameters(name), num_hidden=out, flatten=False, name=name + ".linear")
 
-    def batch_norm(self, x, name):
+    def batch_norm(self, x, name, eps=1e-5):
         scale = self.file[f"{name}.weight"]
         return mx.sym.BatchNorm(
             x, gamma=self.variable(f"{name}.weight"), beta=self.variable(f"{name}.bias"),
             moving_mean=self.variable(f"{name}.running_mean", 0 * scale),
-            moving_var=self.variable(f"{name}.running_var", 0 * scale + 1), eps=1e-5, momentum=0.9, fix_gamma=False,
+            moving_var=self.variable(f"{name}.running_var", 0 * scale + 1), eps=eps, momentum=0.9, fix_gamma=False,
             name=name,
         )
 
@@ -48,6 +48,9 @@ class Ops:
 
     def avg_pool(self, x, kernel):
         return mx.sym.Pooling(x, kernel=(kernel, kernel), stride=(kernel, kernel), pool_type="avg")
+
+    def average_around(self, x):
+        return mx.sym.Pooling(x, kernel=(3, 3), stride=(1, 1), pad=(1, 1), pool_type="avg")
 
     def adaptive_pool(self, x, size):
         if size == 1:
@@ -65,6 +68,9 @@ class Ops:
 
     def add(self, a, b):
         return a + b
+
+    def concat(self, maps):
+        return mx.sym.Concat(*maps, dim=1)
 
 
 def loss_block(file, model, padding, size):

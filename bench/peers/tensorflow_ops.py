@@ -48,9 +48,10 @@ class Ops:
 
     def conv(self, x, name, stride, padding):
         weight = self.variable(f"{name}.weight", lambda w: w.transpose(2, 3, 1, 0))
-        same = stride == 1 and padding > 0 and 2 * padding + 1 == weight.shape[0]
-        if padding and not same:
-            x = tf.pad(x, [[0, 0], [padding, padding], [padding, padding], [0, 0]])
+        rows, columns = padding if isinstance(padding, tuple) else (padding, padding)
+        same = stride == 1 and rows + columns > 0 and (2 * rows + 1, 2 * columns + 1) == tuple(weight.shape[:2])
+        if rows + columns and not same:
+            x = tf.pad(x, [[0, 0], [rows, rows], [columns, columns], [0, 0]])
         y = tf.nn.conv2d(x, self.cast(weight), stride, "SAME" if same else "VALID")
         self.flops += 2 * weight.shape.num_elements() * int(y.shape[1] * y.shape[2])
         return self.bias(y, name)
@@ -70,13 +71,13 @@ class Ops:
         self.flops += 2 * weight.shape.num_elements()
         return self.bias(tf.matmul(x, self.cast(weight)), name)
 
-    def batch_norm(self, x, name):
+    def batch_norm(self, x, name, eps=1e-5):
         scale, shift = self.variable(f"{name}.weight", lambda w: w), self.variable(f"{name}.bias", lambda b: b)
         if name not in self.running:
             self.running[name] = tf.Variable(tf.zeros_like(shift)), tf.Variable(tf.ones_like(scale))
         mean, variance = self.running[name]
         y, new_mean, new_variance, *_ = tf.raw_ops.FusedBatchNormV3(
-            x=x, scale=scale, offset=shift, mean=mean, variance=variance, epsilon=1e-5, exponential_avg_factor=0.1
+            x=x, scale=scale, offset=shift, mean=mean, variance=variance, epsilon=eps, exponential_avg_factor=0.1
         )
         mean.assign(new_mean)
         variance.assign(new_variance)
@@ -90,9 +91,14 @@ class Ops:
     def avg_pool(self, x, kernel):
         return tf.nn.avg_pool2d(x, kernel, kernel, "VALID")
 
+    def average_around(self, x):
+        return tf.nn.avg_pool2d(tf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]]), 3, 1, "VALID")
+
     def adaptive_pool(self, x, size):
         if size == 1:
             return tf.reduce_mean(x, [1, 2], keepdims=True)
+        if x.shape[1:3] == (size, size):
+            return x
         if x.shape[1:3] != (1, 1):
             raise ValueError(f"a pooling of {x.shape[1:3]} to {size} is not written here")
         return tf.tile(x, [1, size, size, 1])
@@ -100,5 +106,8 @@ class Ops:
     def flatten(self, x):
         self.flattened = tuple(x.shape[1:])
         return tf.reshape(x, [x.shape[0], -1])
+
+    def concat(self, maps):
+        return tf.concat(maps, 3)
 
     relu, tanh, add = staticmethod(tf.nn.relu), staticmethod(tf.nn.tanh), staticmethod(tf.add)

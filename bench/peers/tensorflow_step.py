@@ -9,22 +9,40 @@ variables, batch statistics and loss in f32. --eager: op by op, without tf.funct
 Requirements: tensorflow-cpu >= 2.16, numpy.
 """
 
+import json
+
 import system
 
 args = system.arguments("--tcmalloc", "--bf16", "--eager")
 system.prepare(args.threads, tcmalloc=args.tcmalloc, needs_it=True)
 
 import networks  # noqa: E402
+import tensorflow_sequences as sequences  # noqa: E402
 from tensorflow_ops import Ops, tf  # noqa: E402
+
+
+def network(ops, file):
+    """A function of a batch; and the batch as it takes it. None: the network is not written here."""
+    if sequences.knows(args.model):
+        return sequences.network(args.model, ops), tf.constant(file.x)
+    if args.model not in networks.NETWORKS:
+        return None
+    size = file.x.shape[2:]
+    return (lambda x: networks.build(args.model, ops, ops.cast(x), args.padding, size),
+            tf.constant(file.x.transpose(0, 2, 3, 1)))
 
 
 def main():
     tf.config.threading.set_intra_op_parallelism_threads(args.threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     file = system.File(args.file)
-    ops, size = Ops(file, args.bf16), file.x.shape[2:]
-    x, y = tf.constant(file.x.transpose(0, 2, 3, 1)), tf.constant(file.labels)
-    networks.build(args.model, ops, ops.cast(x[:1]), args.padding, size)  # makes the variables
+    ops, y = Ops(file, args.bf16), tf.constant(file.labels.ravel())
+    found = network(ops, file)
+    if not found:
+        print(json.dumps({"absent": f"{args.model} is not written in TensorFlow"}), flush=True)
+        return
+    net, x = found
+    net(x[:1])  # makes the variables
     flops = ops.flops
     for mean, variance in ops.running.values():
         mean.assign(tf.zeros_like(mean)), variance.assign(tf.ones_like(variance))
@@ -35,9 +53,10 @@ def main():
     def update(i, gradient):
         handle = variables[i].handle
         if args.optimizer == "adam":
+            epsilon = 1e-8 * tf.sqrt(1 - powers[1])  # added in front of the correction of v here, behind it in the others
             tf.raw_ops.ResourceApplyAdam(
                 var=handle, m=states[0][i].handle, v=states[1][i].handle, beta1_power=powers[0], beta2_power=powers[1],
-                lr=args.lr, beta1=0.9, beta2=0.999, epsilon=1e-8, grad=gradient,
+                lr=args.lr, beta1=0.9, beta2=0.999, epsilon=epsilon, grad=gradient,
             )
         elif args.momentum:
             tf.raw_ops.ResourceApplyMomentum(
@@ -48,10 +67,11 @@ def main():
 
     def step():
         with tf.GradientTape() as tape:
-            logits = tf.cast(networks.build(args.model, ops, ops.cast(x), args.padding, size), tf.float32)
+            logits = tf.cast(net(x), tf.float32)
+            logits = tf.reshape(logits, [-1, logits.shape[-1]])
             loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
         for i, gradient in enumerate(tape.gradient(loss, variables)):
-            update(i, gradient)
+            update(i, tf.convert_to_tensor(gradient))
         if args.optimizer == "adam":
             powers[0].assign(powers[0] * 0.9), powers[1].assign(powers[1] * 0.999)
         return loss
