@@ -44,7 +44,8 @@ static ronde_status conv_blocks_make_run(const ronde__conv_direction *dir, ronde
   return ronde__conv_taps_list(dir, h, w, ronde__phys_blocks(dir->from), k * n, sizeof(float), sched, &r->list);
 }
 
-static ronde_status conv_blocks_prepare(const ronde__op_desc *desc, void **state_out) {
+static ronde_status conv_blocks_prepare(const ronde__op_desc *given, void **state_out) {
+  const ronde__op_desc flat = ronde__conv_flat(given), *desc = &flat;
   const ronde__phys *in = &desc->in[0], *out = &desc->out[0];
   conv_blocks_state *s;
   RONDE__ALLOC(s, sizeof *s, "convolution plan");
