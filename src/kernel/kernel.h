@@ -24,10 +24,10 @@ typedef struct ronde__gemm_shape {
   ronde__operand_form operands;
 } ronde__gemm_shape;
 
-/* Memory that is wanted soon: n ranges, each of `rows` rows (0: one) of `bytes` (a multiple of 64), which begin `apart` bytes from
+/* Memory that is wanted soon: n ranges, each of `rows` rows (0: one) of `bytes` (whole lines), which begin `apart` bytes from
  * one another. Products bring it into the second cache beside their work, a line at a time, so that they wait for none of it;
  * what they leave behind is left to those that follow. */
-enum { RONDE__AHEAD_RANGES = 16 };
+enum { RONDE__AHEAD_RANGES = 16, RONDE__AHEAD_LINE = 64 };
 typedef struct ronde__ahead {
   const void *at[RONDE__AHEAD_RANGES];
   int n;

@@ -44,7 +44,7 @@ INLINE const float *at(const float *p, uint64_t bytes) { return (const float *)(
 /* The rows of A are reached from one pointer for every three, by scaled indices: few pointers to move. */
 enum { POINTERS = (ROWS + 2) / 3, VECS = 4 };
 /* Of the reduction, to a line that is fetched: two streams of memory beside a product of a hundred rows. */
-enum { STEPS = 4, LINE = 64 };
+enum { STEPS = 4, LINE = RONDE__AHEAD_LINE };
 
 #define COLUMN(v) ((v) < vecs - 1 ? (v)*LANES : p.last)
 

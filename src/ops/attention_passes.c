@@ -104,8 +104,7 @@ enum { MOST_FETCHED = 256 }; /* rows of an operand of a head */
 
 /* Nothing yet, of a head's rows of `width` values. */
 static ronde__ahead no_rows(const ronde__attention *s, int64_t width) {
-  enum { LINE = 64 };
-  return (ronde__ahead){.bytes = s->d * (int64_t)sizeof(float) / LINE * LINE,
+  return (ronde__ahead){.bytes = s->d * (int64_t)sizeof(float) / RONDE__AHEAD_LINE * RONDE__AHEAD_LINE,
                         .rows = ronde__min(MOST_FETCHED, ronde__min(s->t, s->s)),
                         .apart = width * (int64_t)sizeof(float)};
 }
@@ -235,7 +234,7 @@ static void backward_tile(const ronde__attention_head *head, int64_t tile, int64
 }
 
 /* A gradient [rows][D] to its place in that of operand i, if it is wanted. */
-static void give(const attention_job *j, int64_t item, int i, int64_t rows, float *gradient) {
+static void give(const attention_job *j, int64_t item, int i, int64_t rows, const float *gradient) {
   const ronde__attention *s = j->s;
   const ronde__kernels *kernels = j->desc->compute.kernels;
   int input = ronde__attention_is_packed(&j->desc->attr) ? 0 : i;
