@@ -111,6 +111,20 @@ static void test_predict_sees_what_eval_sees_of_cifar(void **state) {
   json_decref(predicted);
 }
 
+/* Without data named, those of the run: of its folder, or of a file in it. Weights elsewhere have none. */
+static void test_a_run_is_evaluated_on_its_data(void **state) {
+  write_cifar10();
+  json_decref(run_job("train", "model=lenet5 data=cifar10:%s batch=10 epochs=1 out=%s/run save=%s/w"));
+  json_t *named = run_job("eval", "init=%s/run data=cifar10:%s"), *own = run_job("eval", "init=%s/run"),
+         *file = run_job("eval", "init=%s/run/last.safetensors");
+  assert_true(real_at(own, "loss") == real_at(named, "loss"));
+  assert_true(real_at(file, "examples") == N_TEST);
+  json_decref(named), json_decref(own), json_decref(file);
+  char *options = ronde__format("init=%s/w", folder);
+  check_failed(&lines, try_job("eval", options, NULL), RONDE_E_USAGE, "--data NAME is needed", "");
+  free(options);
+}
+
 /* Lists that do not fit the channels are refused. */
 static void test_predict_refuses_other_normalisation(void **state) {
   static const char none[] = "are not valid";
@@ -438,6 +452,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder_with_cache, remove_folder)
   const struct CMUnitTest tests[] = {
       TEST(test_predict_sees_what_eval_sees_of_cifar),
+      TEST(test_a_run_is_evaluated_on_its_data),
       TEST(test_predict_refuses_other_normalisation),
       TEST(test_normalisation_goes_with_the_weights),
       TEST(test_normalisation_is_that_of_init),

@@ -468,6 +468,7 @@ static ronde_status resolve(ronde__job *job) {
   RONDE_TRY(ronde__gemm_default(job->compute.kernels, &job->compute.gemm));
   settle_dtype(job);
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__join_ranks(job));
+  if (verb == RONDE__VERB_EVAL) RONDE_TRY(ronde__take_run_data(job));
   RONDE_TRY(ronde__check_effects(job, RONDE__KNOWN_AT_ONCE, NULL));
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(open_resume(job));
   if (verb == RONDE__VERB_TRAIN) RONDE_TRY(ronde__settle_strategy(job));

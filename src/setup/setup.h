@@ -38,6 +38,8 @@ typedef enum ronde__known {
   RONDE__KNOWN_NETWORK
 } ronde__known;
 ronde_status ronde__check_effects(const ronde__job *job, ronde__known now, const ronde_graph *graph);
+/* run_data.c: without --data, that of the run whose weights --init names, if its record is there. */
+ronde_status ronde__take_run_data(ronde__job *job);
 /* The optimizer of a strategy that has one of its own, before anything depends on --optimizer; another one is refused. */
 ronde_status ronde__settle_optimizer(ronde__job *job);
 /* setup_file.c: opens the ONNX file that --model names, as the job's network; */

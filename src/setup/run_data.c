@@ -1,0 +1,36 @@
+/* The data of the run whose weights are evaluated, from its run.json, where no other data is named. */
+#include "setup/setup.h"
+
+#include "job/job.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* The record of the run that weights are of: beside their file, or in the folder; NULL: there is none. */
+static json_t *record_of(const char *weights) {
+  struct stat info;
+  const char *slash = strrchr(weights, '/');
+  bool is_folder = stat(weights, &info) == 0 && S_ISDIR(info.st_mode);
+  int n = is_folder ? (int)strlen(weights) : slash ? (int)(slash - weights) : 0;
+  char *path = ronde__format("%.*s%srun.json", n, weights, n || slash == weights ? "/" : "");
+  json_t *record = path ? json_load_file(path, 0, NULL) : NULL;
+  free(path);
+  return record;
+}
+
+ronde_status ronde__take_run_data(ronde__job *job) {
+  ronde__options *o = &job->config->options;
+  if (o->data || job->hooks.source || !o->init) return RONDE_OK;
+  json_t *record = record_of(o->init);
+  const char *data = json_string_value(json_object_get(json_object_get(record, "config"), "data"));
+  ronde_status status = RONDE_OK;
+  if (data) {
+    if ((o->data = ronde__strdup(data)))
+      ronde__log(RONDE_LOG_INFO, "%s: evaluated on the data of its run, %s", o->init, RONDE__SHOWN(data));
+    else status = ronde__fail(RONDE_E_MEMORY, "%s: no memory", o->init);
+  }
+  json_decref(record);
+  return status;
+}
