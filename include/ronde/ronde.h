@@ -151,6 +151,10 @@ typedef struct ronde_conv1d_options {
 RONDE_API ronde_tensor *ronde_conv1d(const ronde_tensor *x, const char *name, const ronde_conv1d_options *options);
 /* x [...,F] -> [...,out_features]: each step of a sequence [T,F] by itself. Weight [out_features,F]. */
 RONDE_API ronde_tensor *ronde_linear(const ronde_tensor *x, const char *name, int64_t out_features, bool bias);
+/* The same with the weight of `layer`, which is shared (ronde_graph_share) and may be an embedding of out_features tokens, and a
+ * bias of its own, called `bias`, zeros at first. */
+RONDE_API ronde_tensor *ronde_linear_tied(const ronde_tensor *x, const char *layer, int64_t out_features,
+                                          const char *bias);
 
 /* x of tokens [...] -> [...,features]: the row of weight [vocabulary,features] that each token names. Rows begin with
  * N(0, deviation^2); 0 means 1, as PyTorch's Embedding. */

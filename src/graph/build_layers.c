@@ -4,6 +4,8 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* An op with one output. */
 static ronde_tensor *add_node(ronde__op_kind kind, const char *name, const ronde__op_attr *attr,
@@ -88,6 +90,24 @@ ronde_tensor *ronde__linear(const ronde_tensor *x, const char *name, int64_t out
 
 ronde_tensor *ronde_linear(const ronde_tensor *x, const char *name, int64_t out_features, bool bias) {
   return ronde__linear(x, name, out_features, bias, false);
+}
+
+ronde_tensor *ronde_linear_tied(const ronde_tensor *x, const char *layer, int64_t out_features, const char *bias) {
+  if (!x) return NULL;
+  ronde_graph *graph = x->graph;
+  char *weight = ronde__format("%s.weight", layer);
+  if (!weight) {
+    ronde__graph_fail(graph, ronde__fail(RONDE_E_MEMORY, "graph: no memory for %s", layer));
+    return NULL;
+  }
+  const int known = graph->n_params;
+  ronde__graph_name_next(graph, layer, (const char *const[]){weight, bias}, 2);
+  ronde_tensor *y = ronde_linear(x, NULL, out_features, true);
+  ronde__graph_name_next(graph, NULL, NULL, 0); /* where the call has been refused */
+  for (ronde__param *p = graph->params + known; y && p < graph->params + graph->n_params; p++)
+    if (!strcmp(p->name, bias)) p->init = RONDE_INIT_CONSTANT, p->bound = 0;
+  free(weight);
+  return y;
 }
 
 ronde_tensor *ronde_embedding(const ronde_tensor *x, const char *name, int64_t features, float deviation) {

@@ -65,6 +65,21 @@ static void shared_layers(void **state) {
                 "fc1.weight: it is shared, but one layer wants it as 5x5 and another as 3x5");
 }
 
+/* A layer with another's weight and a bias of its own, which begins with zeros. */
+static void tied_layers(void **state) {
+  const int64_t steps[] = {5};
+  ronde_graph_share(*state, "words");
+  ronde_tensor *x = ronde_embedding(ronde_input_tokens(*state, "text", 1, steps, 30), "words", 7, 0);
+  x = ronde_linear_tied(x, "words", 30, "head.bias");
+  assert_non_null(x);
+  assert_int_equal(ronde_graph_parameters(*state), 30 * 7 + 30);
+  const ronde__param *bias = &((ronde_graph *)*state)->params[1];
+  assert_string_equal(bias->name, "head.bias");
+  assert_true(bias->init == RONDE_INIT_CONSTANT && bias->bound == 0);
+  check_refused(*state, ronde_linear_tied(x, "words", 30, "other.bias"),
+                "words.weight: it is shared, but one layer wants it as 30x7 and another as 30x30");
+}
+
 static void shared_statistics(void **state) {
   ronde_graph_share(*state, "bn1");
   ronde_tensor *x = ronde_batch_norm2d(image(*state, 3, 4, 4), "bn1", NULL);
@@ -286,6 +301,7 @@ int main(void) {
       TEST(rows_of_values_do_not_exist),
       TEST(duplicate_names),
       TEST(shared_layers),
+      TEST(tied_layers),
       TEST(shared_statistics),
       TEST(inputs_of_other_ranks),
       TEST(tensors_of_two_graphs),

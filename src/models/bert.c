@@ -77,13 +77,10 @@ static ronde_tensor *bert_embeddings(const bert_network *b, ronde_graph *graph, 
 }
 
 /* Tells each token; its weights are the embedding's. */
-static ronde_tensor *bert_head(ronde_graph *graph, const ronde_tensor *x, int64_t width, int64_t vocabulary) {
-  const int64_t row[] = {1, vocabulary};
-  const ronde_tensor *bias = ronde_parameter(graph, "cls.predictions.bias", 1, &vocabulary, NULL, false);
+static ronde_tensor *bert_head(const ronde_tensor *x, int64_t width, int64_t vocabulary) {
   ronde_tensor *y = ronde_gelu(ronde_linear(x, "cls.predictions.transform.dense", width, true), false);
   y = bert_norm(y, "cls.predictions.transform.LayerNorm");
-  y = ronde_linear(y, "bert.embeddings.word_embeddings", vocabulary, false);
-  return ronde_add(y, ronde_reshape(bias, 2, row));
+  return ronde_linear_tied(y, "bert.embeddings.word_embeddings", vocabulary, "cls.predictions.bias");
 }
 
 static ronde_tensor *bert_make(ronde_graph *graph, ronde_tensor *x, int64_t classes,
@@ -97,7 +94,7 @@ static ronde_tensor *bert_make(ronde_graph *graph, ronde_tensor *x, int64_t clas
   ronde_graph_share(graph, "bert.embeddings.word_embeddings");
   ronde_tensor *y = bert_embeddings(&b, graph, x, dims[0]);
   for (; b.layer < sizes->layers; b.layer++) y = bert_layer(&b, y);
-  return bert_head(graph, y, sizes->width, classes);
+  return bert_head(y, sizes->width, classes);
 }
 
 static ronde_tensor *bert_build(ronde_graph *graph, ronde_tensor *x, int64_t classes,
