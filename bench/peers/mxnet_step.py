@@ -5,7 +5,6 @@ A hybridized block with static memory and shapes, the loss within; the trainer's
 Requirements: mxnet 1.9.1, numpy < 1.24.
 """
 
-import json
 import warnings
 
 import system
@@ -24,7 +23,7 @@ from mxnet_ops import loss_block  # noqa: E402
 def main():
     file = system.File(args.file)
     if args.model not in networks.NETWORKS:
-        print(json.dumps({"absent": f"{args.model} is not written in MXNet"}), flush=True)
+        system.absent(f"{args.model} is not written in MXNet")
         return
     x, y = mx.nd.array(file.x), mx.nd.array(file.labels)
     block, logits, n_parameters = loss_block(file, args.model, args.padding, x.shape[2:])

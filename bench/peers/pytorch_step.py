@@ -7,7 +7,6 @@ A file NAME.onnx is torchvision's model of that name (torchvision_model.py); so 
 Requirements: torch >= 2, numpy; for torchvision's models torchvision, for bert transformers.
 """
 
-import json
 import pathlib
 import sys
 
@@ -48,7 +47,7 @@ def main():
     file = system.File(args.file)
     x, y = torch.from_numpy(file.x), torch.from_numpy(file.labels)
     if args.channels_last and x.dim() != 4:
-        print(json.dumps({"absent": "channels-last is for images"}), flush=True)
+        system.absent("channels-last is for images")
         return
     net, loss_of, flops = build(file, x)
     with torch.no_grad():

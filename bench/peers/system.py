@@ -43,6 +43,10 @@ def worker_parser():
     return parser
 
 
+def absent(reason):
+    print(json.dumps({"absent": reason}), flush=True)
+
+
 def prepare(threads, tcmalloc=False, needs_it=False):
     """To be called before the framework is imported: starts this script anew with its number of threads, and with
     tcmalloc (Debian: libtcmalloc-minimal4), which spares fresh pages at every step. Where it is not installed, the
@@ -52,7 +56,7 @@ def prepare(threads, tcmalloc=False, needs_it=False):
     os.environ.update(OMP_NUM_THREADS=str(threads), RONDE_BENCH_PEER="1")
     library = ctypes.util.find_library("tcmalloc_minimal") if tcmalloc else None
     if tcmalloc and needs_it and not library:
-        print(json.dumps({"absent": "tcmalloc is not installed (libtcmalloc-minimal4)"}), flush=True)
+        absent("tcmalloc is not installed (libtcmalloc-minimal4)")
         sys.exit(0)
     if library:
         os.environ["LD_PRELOAD"] = library

@@ -1,6 +1,7 @@
 """Networks of tokens in TensorFlow, for tensorflow_step.py: bert, transformer and gnmt with PyTorch's names of weights. Attention is
 composed of two products and a softmax, layer normalisation of its moments, as Keras has them; an LSTM is BlockLSTM, one fused
-operator for all steps, which has no bfloat16 (the gradients of BlockLSTMV2 are wrong in 2.21). No sequence of a benchmark's batch has padding, so none is masked.
+operator for all steps, which has no bfloat16 (the gradients of BlockLSTMV2 are wrong in 2.21). No sequence of a benchmark's batch
+has padding, so none is masked.
 Requirements: tensorflow-cpu >= 2.16, numpy.
 """
 

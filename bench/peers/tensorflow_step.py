@@ -9,8 +9,6 @@ variables, batch statistics and loss in f32. --eager: op by op, without tf.funct
 Requirements: tensorflow-cpu >= 2.16, numpy.
 """
 
-import json
-
 import system
 
 args = system.arguments("--tcmalloc", "--bf16", "--eager")
@@ -39,7 +37,7 @@ def main():
     ops, y = Ops(file, args.bf16), tf.constant(file.labels.ravel())
     found = network(ops, file)
     if not found:
-        print(json.dumps({"absent": f"{args.model} is not written in TensorFlow"}), flush=True)
+        system.absent(f"{args.model} is not written in TensorFlow")
         return
     net, x = found
     net(x[:1])  # makes the variables

@@ -136,9 +136,13 @@ ronde_status ronde__file_commit(ronde__file_out *out) {
   return synced ? RONDE_OK : file_fail_errno(out->path, "cannot write its folder to the disk", error);
 }
 
-void ronde__file_sync_folder(const char *path) {
+char *ronde__folder_of(const char *path) {
   const char *slash = strrchr(path, '/');
-  char *folder = slash ? strndup(path, slash > path ? (size_t)(slash - path) : 1) : ronde__strdup(".");
+  return slash ? strndup(path, slash > path ? (size_t)(slash - path) : 1) : ronde__strdup(".");
+}
+
+void ronde__file_sync_folder(const char *path) {
+  char *folder = ronde__folder_of(path);
   int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
   if (fd >= 0) {
     fsync(fd);

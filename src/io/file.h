@@ -8,6 +8,8 @@
  * the reason. */
 ronde_status ronde__file_replace(const char *path, const void *data, size_t bytes);
 bool ronde__is_folder(const char *path);
+/* The folder that a file is in, to be freed; NULL: no memory. */
+char *ronde__folder_of(const char *path);
 /* Makes a folder and its parents where they are missing. */
 ronde_status ronde__folder_make(const char *path);
 

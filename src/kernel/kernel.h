@@ -36,6 +36,8 @@ typedef struct ronde__ahead {
   int64_t row, line; /* this row, and bytes of it */
 } ronde__ahead;
 
+/* The whole lines of so many bytes. */
+static inline int64_t ronde__ahead_lines(int64_t bytes) { return bytes / RONDE__AHEAD_LINE * RONDE__AHEAD_LINE; }
 static inline bool ronde__ahead_is_done(const ronde__ahead *ahead) { return ahead->range == ahead->n; }
 static inline bool ronde__ahead_has_begun(const ronde__ahead *ahead) {
   return ahead->range || ahead->row || ahead->line;

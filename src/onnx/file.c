@@ -1,5 +1,6 @@
 /* Opening an ONNX file: its names become numbers, what its output does not need is left aside, and its network is built
  * once, so that whatever is wrong is found before anything else happens; of a file with open dimensions, when they have sizes. */
+#include "io/file.h"
 #include "onnx/import.h"
 
 #include <errno.h>
@@ -296,10 +297,7 @@ static ronde_status read_file(const char *path, const char *folder, ronde__onnx 
 }
 
 ronde_status ronde__onnx_open(const char *path, ronde__onnx **file_out) {
-  const char *slash = strrchr(path, '/');
-  char *folder = !slash          ? ronde__strdup(".")
-                 : slash == path ? ronde__strdup("/")
-                                 : strndup(path, (size_t)(slash - path));
+  char *folder = ronde__folder_of(path);
   if (!folder) return ronde__fail(RONDE_E_MEMORY, "%s: no memory for its name", path);
   ronde_status status = read_file(path, folder, file_out);
   free(folder);

@@ -104,7 +104,7 @@ enum { MOST_FETCHED = 256 }; /* rows of an operand of a head */
 
 /* Nothing yet, of a head's rows of `width` values. */
 static ronde__ahead no_rows(const ronde__attention *s, int64_t width) {
-  return (ronde__ahead){.bytes = s->d * (int64_t)sizeof(float) / RONDE__AHEAD_LINE * RONDE__AHEAD_LINE,
+  return (ronde__ahead){.bytes = ronde__ahead_lines(s->d * (int64_t)sizeof(float)),
                         .rows = ronde__min(MOST_FETCHED, ronde__min(s->t, s->s)),
                         .apart = width * (int64_t)sizeof(float)};
 }

@@ -38,17 +38,6 @@ static inline bool ronde__conv_is_between(const ronde__op_desc *d, ronde__layout
   return ronde__conv_n_groups(&d->attr) == 1 && d->in[0].layout == in && d->out[0].layout == out;
 }
 
-/* The same, where each output reads one input at its own place: of a map with all pixels in one row, for longer runs of them. */
-static inline ronde__op_desc ronde__conv_flat(const ronde__op_desc *d) {
-  const ronde__axis h = ronde__conv_axis_h(d), w = ronde__conv_axis_w(d);
-  ronde__op_desc flat = *d;
-  if (h.kernel * w.kernel * h.stride * w.stride > 1 || h.in != h.out || w.in != w.out) return flat;
-  if (h.padding || h.end || w.padding || w.end) return flat;
-  flat.in[0].h = flat.out[0].h = 1;
-  flat.in[0].w = flat.out[0].w = h.in * w.in;
-  return flat;
-}
-
 /* One gradient alone, with the state of ronde__conv_blocks. */
 void ronde__conv_blocks_weight_gradient(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
 void ronde__conv_blocks_data_gradient(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);

@@ -44,8 +44,20 @@ static ronde_status conv_blocks_make_run(const ronde__conv_direction *dir, ronde
   return ronde__conv_taps_list(dir, h, w, ronde__phys_blocks(dir->from), k * n, sizeof(float), sched, &r->list);
 }
 
+/* The convolution; or, where each output reads one input at its own place, the same of a map with all pixels in one row, for longer
+ * runs of them. */
+static ronde__op_desc conv_blocks_flat(const ronde__op_desc *d) {
+  const ronde__axis h = ronde__conv_axis_h(d), w = ronde__conv_axis_w(d);
+  ronde__op_desc flat = *d;
+  if (h.kernel * w.kernel * h.stride * w.stride > 1 || h.in != h.out || w.in != w.out) return flat;
+  if (h.padding || h.end || w.padding || w.end) return flat;
+  flat.in[0].h = flat.out[0].h = 1;
+  flat.in[0].w = flat.out[0].w = h.in * w.in;
+  return flat;
+}
+
 static ronde_status conv_blocks_prepare(const ronde__op_desc *given, void **state_out) {
-  const ronde__op_desc flat = ronde__conv_flat(given), *desc = &flat;
+  const ronde__op_desc flat = conv_blocks_flat(given), *desc = &flat;
   const ronde__phys *in = &desc->in[0], *out = &desc->out[0];
   conv_blocks_state *s;
   RONDE__ALLOC(s, sizeof *s, "convolution plan");

@@ -6,6 +6,7 @@
 
 #include "ops/op.h"
 
+enum { RONDE__MOST_GATES = 4 };
 enum { RONDE__WEIGHT_IH, RONDE__WEIGHT_HH, RONDE__BIAS_IH, RONDE__BIAS_HH };
 /* The number of the parameter that holds peepholes, [3 H] of i, f and o, where there are any. */
 static inline int ronde__peepholes_at(const ronde__op_attr *attr) { return attr->bias ? 4 : 2; }
@@ -33,7 +34,7 @@ typedef struct ronde__cell {
   int gates, states; /* G; 2: with a cell state */
   int row;           /* R */
   bool adds;         /* the sums of h are added to those of x; else the last gate's are not, and lie behind them */
-  int column[4];     /* of a row: where the gradient of a gate's sum of h lies, in H */
+  int column[RONDE__MOST_GATES]; /* of a row: where the gradient of a gate's sum of h lies, in H */
   /* Where the last gate multiplies what the others make of h: these, when their sums are complete, and `reset`. */
   void (*reset)(const ronde__kernels *kernels, const ronde__recurrent_step *step);
   void (*forward)(const ronde__kernels *kernels, const ronde__recurrent_step *step);

@@ -353,7 +353,7 @@ static void recurrent_weights_part(void *arg, int thread, int n_threads) {
 /* Panels [p, p + count) of the gradient of x, which are made together; packed: the weights that they are products with. */
 typedef struct input_part {
   int64_t p, count;
-  const void *packed;
+  void *packed;
 } input_part;
 
 /* The rows of a group of the gates' panels [p, end). */
@@ -386,7 +386,7 @@ static void recurrent_input_of(const ronde__recurrent_job *j, const input_part *
       for (int64_t k = 0; k < part->count; k++)
         ronde__gemm_run_ahead(adds || done ? &gemms[at.last].add : &gemms[at.last].set,
                               ronde__recurrent_at(s, j->w.drow_rows, ronde__recurrent_row(s, panel, at.t, at.n)),
-                              list->a + done, ronde__recurrent_at(s, part->packed, k * s->g * s->h * RONDE__PANEL),
+                              list->a + done, ronde__recurrent_at(s, part->packed, k * ronde__recurrent_packed(s)),
                               list->b + done, terms, c + (at.n * s->t + at.t) * s->f + k * RONDE__PANEL, &next);
     }
 }
@@ -400,7 +400,7 @@ static void recurrent_give_input(const ronde__recurrent_job *j, const input_part
   int64_t end = s->by_example ? ronde__min(s->t, ronde__recurrent_groups_of_line(s, steps) * s->group) : steps;
   for (int64_t k = 0; k < part->count; k++)
     recurrent_pack_columns(j, j->call->param[RONDE__WEIGHT_IH], s->f, part->p + k,
-                           ronde__recurrent_at(s, part->packed, k * s->g * s->h * RONDE__PANEL));
+                           ronde__recurrent_at(s, part->packed, k * ronde__recurrent_packed(s)));
   recurrent_input_of(j, part, false, steps, c, adds);
   recurrent_input_of(j, part, true, steps, c, adds || s->h >= RONDE__PANEL);
   for (int64_t n = 0; n < s->n && !adds; n++)
@@ -415,7 +415,7 @@ static void recurrent_input_part(void *arg, int thread, int n_threads) {
   ronde__thread_chunk(ronde__panels_of(s->f), thread, n_threads, &begin, &end);
   input_part part = {
       begin, 0,
-      ronde__recurrent_at(s, j->w.w_ih, ronde__min(thread, begin) * s->panels_at_once * s->g * s->h * RONDE__PANEL)};
+      ronde__recurrent_at(s, j->w.w_ih, ronde__min(thread, begin) * s->panels_at_once * ronde__recurrent_packed(s))};
   for (; part.p < end; part.p += part.count) {
     part.count = ronde__max(1, ronde__min(s->panels_at_once, ronde__min(end, wholes) - part.p)); /* 1: the narrow one */
     recurrent_give_input(j, &part, steps);

@@ -123,9 +123,8 @@ static inline ronde__row_group ronde__recurrent_group(const ronde__recurrent_sta
 /* Of each row of a group so many bytes, to be fetched. */
 static inline ronde__ahead ronde__recurrent_ahead(ronde__row_group of, const void *first, int64_t bytes,
                                                   int64_t apart) {
-  const int64_t lines = bytes / RONDE__AHEAD_LINE;
-  return (ronde__ahead){
-      .at = {first}, .n = lines > 0, .bytes = lines * RONDE__AHEAD_LINE, .rows = of.rows, .apart = apart};
+  const int64_t lines = ronde__ahead_lines(bytes);
+  return (ronde__ahead){.at = {first}, .n = lines > 0, .bytes = lines, .rows = of.rows, .apart = apart};
 }
 
 /* ---- gates of a panel ---- */

@@ -225,7 +225,7 @@ static void lay_backward(const ronde__op_desc *desc, const ronde__recurrent_stat
   const int64_t weights_threads = ronde__min(desc->threads, s->g * ronde__panels_of(s->h));
   const bool copies = s->operands->has_copies;
   w->w_hh = take(at, s->g * s->h * s->h, bytes);
-  w->w_ih = take(at, ronde__min(desc->threads, ronde__panels_of(s->f)) * s->panels_at_once * s->g * s->h * RONDE__PANEL,
+  w->w_ih = take(at, ronde__min(desc->threads, ronde__panels_of(s->f)) * s->panels_at_once * ronde__recurrent_packed(s),
                  bytes);
   w->pieces = take_floats(at, desc->in_pieces ? weights_threads * s->gates_at_once * RONDE__PANEL * s->f : 0);
   w->left = take(at, copies ? weights_threads * s->gates_at_once * RONDE__PANEL * padded : 0, bytes);

@@ -8,7 +8,7 @@
 #include "ops/panels.h"
 #include "ops/recurrent.h"
 
-enum { RONDE__ROWS_CHUNK = 64, RONDE__MOST_GATES = 4 };
+enum { RONDE__ROWS_CHUNK = 64 };
 
 static inline bool ronde__panel_is_narrow(int64_t columns, int64_t panel) {
   return columns - panel * RONDE__PANEL < RONDE__PANEL;
@@ -96,6 +96,8 @@ int64_t ronde__recurrent_lay(const ronde__op_desc *desc, const ronde__recurrent_
 
 /* How many rows can be in a group's place, the groups of an example or step together. */
 static inline int64_t ronde__recurrent_line(const ronde__recurrent_state *s) { return s->by_example ? s->t : s->n; }
+/* Elements of a panel of all gates' weights. */
+static inline int64_t ronde__recurrent_packed(const ronde__recurrent_state *s) { return s->g * s->h * RONDE__PANEL; }
 static inline bool ronde__recurrent_has_cells(const ronde__recurrent_state *s) { return s->cell->states > 1; }
 /* How many first states there are. */
 static inline int ronde__recurrent_states(const ronde__op_attr *attr) { return attr->n_inputs - 1 - attr->lengths; }

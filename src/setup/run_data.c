@@ -1,21 +1,18 @@
 /* The data of the run whose weights are evaluated, from its run.json, where no other data is named. */
 #include "setup/setup.h"
 
+#include "io/file.h"
 #include "job/job.h"
 
 #include <jansson.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 
 /* The record of the run that weights are of: beside their file, or in the folder; NULL: there is none. */
 static json_t *record_of(const char *weights) {
-  struct stat info;
-  const char *slash = strrchr(weights, '/');
-  bool is_folder = stat(weights, &info) == 0 && S_ISDIR(info.st_mode);
-  int n = is_folder ? (int)strlen(weights) : slash ? (int)(slash - weights) : 0;
-  char *path = ronde__format("%.*s%srun.json", n, weights, n || slash == weights ? "/" : "");
+  char *folder = ronde__is_folder(weights) ? ronde__strdup(weights) : ronde__folder_of(weights);
+  char *path = folder ? ronde__format("%s/run.json", folder) : NULL;
   json_t *record = path ? json_load_file(path, 0, NULL) : NULL;
+  free(folder);
   free(path);
   return record;
 }

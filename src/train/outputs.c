@@ -33,8 +33,7 @@ static bool is_same(const char *a, const char *b) {
 
 bool ronde__outputs_go_on(const ronde__job *job) {
   if (!job->resume || !job->options->out) return false;
-  const char *path = job->resume->path, *slash = strrchr(path, '/');
-  char *parent = slash ? strndup(path, (size_t)(slash - path)) : ronde__strdup(".");
+  char *parent = ronde__folder_of(job->resume->path);
   char *inner = ronde__format("%s/" RONDE__CHECKPOINT_FOLDER, job->options->out);
   bool same = parent && inner && is_same(parent, inner);
   free(parent);
