@@ -3,6 +3,7 @@
  * could be started is named, with the reason. */
 #include "launch.h"
 #include "limits.h"
+#include "reach.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 enum { MOST_WORDS = 512, LOOK_MS = 100, NOT_STARTED = 125 };
+#define NO_PROGRAM "123" /* the code of the shell on a host where this program is not at its place */
 
 typedef struct session {
   const char *host;
@@ -78,11 +80,10 @@ static size_t add_quoted(char *text, size_t n, const char *word) {
   return n;
 }
 
-/* The words of what is to be run there, as one for any shell there. The daemon among them is started by this program, which is
- * at the same place on each host; where it is not, by the shell alone, and the ranks, which need it, will say so. NULL: no
- * memory. */
+/* The words of what is to be run there, as one for any shell there. The daemon among them is started by this program, which
+ * has to be at the same place on each host: where it is not, nothing is started. NULL: no memory. */
 static char *daemon_command(char **words) {
-  static const char shell[] = "sh -c 'test -x \"$1\" && " TOOL_DAEMON "=\"$1 " TOOL_DAEMON_WORD
+  static const char shell[] = "sh -c 'test -x \"$1\" || exit " NO_PROGRAM "; " TOOL_DAEMON "=\"$1 " TOOL_DAEMON_WORD
                               "\"; export " TOOL_DAEMON "; exec sh -c \"$0\"' '";
   char self[4096];
   size_t n = sizeof shell - 1, bytes = n + 4 * sizeof self + 8;
@@ -207,7 +208,7 @@ static int follow(session *s) {
 /* ---- what came of it ---- */
 
 static int tell_end(const session *s, int state) {
-  char text[1400], agent[64];
+  char text[1400], agent[64], self[4096];
   int code = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
   const char *last = *s->last ? s->last : "nothing was said";
   snprintf(agent, sizeof agent, "%.*s", (int)strcspn(agent_text(), " :"), agent_text());
@@ -218,6 +219,8 @@ static int tell_end(const session *s, int state) {
              WTERMSIG(state), strsignal(WTERMSIG(state)));
   else if (is_ssh && code == 255)
     snprintf(text, sizeof text, "host %s cannot be reached by ssh without a password: %s", s->host, last);
+  else if (code == atoi(NO_PROGRAM) && tool_self_path(self, sizeof self))
+    snprintf(text, sizeof text, TOOL_NO_PROGRAM, s->host, self);
   else if (code == 126 || code == 127)
     snprintf(text, sizeof text, "host %s: Open MPI's daemon cannot be run there (is openmpi-bin missing?): %s", s->host,
              last);

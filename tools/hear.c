@@ -1,6 +1,7 @@
 /* What comes from mpirun: lines of the ranks, which go through, marks, which tell how the ranks stand, and what mpirun says
  * itself, which is kept. */
 #include "launch.h"
+#include "reach.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -69,8 +70,7 @@ static void note_no_program(tool_launched *l, const tool_rank *rank) {
   char self[4096];
   if (!*rank->listed || !tool_self_path(self, sizeof self)) return;
   snprintf(l->failed_host, sizeof l->failed_host, "%s", rank->listed);
-  snprintf(l->failed_why, sizeof l->failed_why,
-           "host %s was reached, but ronde cannot be run there by the path used here: %.512s", rank->host, self);
+  snprintf(l->failed_why, sizeof l->failed_why, TOOL_NO_PROGRAM, rank->host, self);
 }
 
 static void note_rank(tool_launched *l, int number, const char *state) {

@@ -70,9 +70,7 @@ static int n_unreached(reach *hosts, int n) {
     int code = read_answer(&hosts[i]);
     if (code == 0) continue;
     missing++;
-    if (code == 126 || code == 127)
-      tool_fail(RONDE_E_LOST, "host %s was reached, but ronde cannot be run there by the path used here: %s",
-                hosts[i].host, hosts[i].last);
+    if (code == 126 || code == 127) tool_fail(RONDE_E_LOST, TOOL_NO_PROGRAM, hosts[i].host, hosts[i].last);
     else if (code < 0) tool_fail(RONDE_E_LOST, "host %s does not answer within %d s", hosts[i].host, TOOL_REACH_S);
     else
       tool_fail(RONDE_E_LOST, "host %s cannot be reached by ssh without a password: %s", hosts[i].host, hosts[i].last);

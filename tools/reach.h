@@ -6,6 +6,9 @@
 
 #include <sys/types.h>
 
+/* Of a host, and a path or what the shell there said of it. */
+#define TOOL_NO_PROGRAM "host %s was reached, but ronde cannot be run there by the path used here: %.512s"
+
 /* The words that stand between what starts commands on hosts and a host's name. */
 const char *tool_agent_words(void);
 /* Runs a command of the shell on a host, and waits for it, at most TOOL_REACH_S; says it where it fails. */
