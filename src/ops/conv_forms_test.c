@@ -114,11 +114,14 @@ static void check(const ronde__form *form, const shape *shape, bool accumulate) 
   free(o.x), free(o.w), free(o.dy);
 }
 
+/* Many chunks; and so many channels that each chunk transforms the weights anew. */
 static void test_winograd(void **state) {
-  static const shape many_chunks = {64, 64, 24};
-  ronde__op_desc desc = describe(&many_chunks, 1);
-  assert_true(ronde__conv_winograd.takes(&desc));
-  check(&ronde__conv_winograd, &many_chunks, false);
+  static const shape shapes[] = {{64, 64, 24}, {256, 256, 7}};
+  for (size_t i = 0; i < (SMALL_CASES_ONLY ? 1 : RONDE__COUNT(shapes)); i++) {
+    ronde__op_desc desc = describe(&shapes[i], 1);
+    assert_true(ronde__conv_winograd.takes(&desc));
+    check(&ronde__conv_winograd, &shapes[i], i > 0);
+  }
 }
 
 /* Groups of input blocks and of output blocks, the last of them smaller; small ones alone for who is slow. */

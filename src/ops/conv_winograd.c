@@ -16,9 +16,6 @@ enum {
 
 enum { MIN_ROWS = 16 };
 
-/* Floats of transforms in a group. */
-enum { GROUP_ELEMS = 1 << 20 };
-
 /* Forward or data gradient. Scratch: transformed weights [Ob][place][Ib][bi][bo], the operand's transform, products of
  * each thread [place][row of the chunk][bo]. */
 typedef struct pass {
@@ -28,7 +25,7 @@ typedef struct pass {
   int64_t to_blocks, group;
   int64_t weight_block, weight_place, product; /* strides */
   int64_t operand_at, products_at, elems;
-  bool block_by_block; /* weights are used for one chunk only: a thread transforms a block just before */
+  bool block_by_block; /* a thread transforms a block of weights just before it is used, for each chunk again */
   ronde__gemm_pair gemm;
 } pass;
 
@@ -42,7 +39,6 @@ typedef struct conv_winograd_state {
 static void conv_winograd_release(const ronde__op_desc *desc, void *opaque) {
   conv_winograd_state *s = opaque;
   if (!s) return;
-  ronde__winograd_weight_release(&s->weight);
   ronde__conv_blocks.release(desc, s->taps);
   ronde__free(s);
 }
@@ -61,21 +57,23 @@ static bool conv_winograd_takes(const ronde__op_desc *desc) {
   if (!ronde__conv_is_between(desc, RONDE__BLOCKS, RONDE__BLOCKS)) return false;
   if (a->kernel[0] != TAPS || a->kernel[1] != TAPS || !ronde__window_is_plain(a)) return false;
   if (a->padding[0] >= TAPS || a->padding[1] >= TAPS) return false;
-  bool many = ronde__winograd_rows_of(&desc->out[0]).count >= MIN_ROWS;
+  bool many = ronde__winograd_rows_of(&desc->in[0], &desc->out[0]).count >= MIN_ROWS;
   return desc->in[0].c >= 32 && desc->out[0].c >= 32 && many && saving(desc, &desc->out[0]) > MIN_SAVING;
 }
 
 /* A gradient that is a sum of few products is often exactly zero, and rounding noise in place of a zero is what Adam
  * makes a whole step of. */
-static bool sums_are_short(const ronde__op_desc *desc) { return ronde__winograd_rows_of(&desc->out[0]).count < 32; }
+static bool sums_are_short(const ronde__op_desc *desc) {
+  return ronde__winograd_rows_of(&desc->in[0], &desc->out[0]).count < 32;
+}
 
 /* ---- preparation ------------------------------------------------------------------------------------------------- */
 
 static pass pass_make(const ronde__op_desc *desc, const ronde__phys *from, const ronde__phys *to, int top, int left) {
-  pass p = {.to = *to, .to_blocks = ronde__phys_blocks(to), .rows = ronde__winograd_rows_of(to)};
+  pass p = {.to = *to, .to_blocks = ronde__phys_blocks(to), .rows = ronde__winograd_rows_of(from, to)};
   p.from = ronde__winograd_operand_of(from, RONDE__WINOGRAD_INPUT, top, left, &p.rows);
-  p.group = ronde__winograd_group(&p.rows, p.from.chunk, GROUP_ELEMS);
-  p.block_by_block = p.rows.n_chunks == 1 && p.to_blocks >= 2 * desc->threads;
+  p.block_by_block = (p.rows.n_chunks == 1 || p.rows.many_channels) && p.to_blocks >= 2 * desc->threads;
+  p.group = p.block_by_block ? 1 : ronde__min(p.rows.n_chunks, desc->threads);
   p.weight_block = from->block * to->block;
   p.weight_place = (p.block_by_block ? 1 : p.from.blocks) * p.weight_block + RONDE__WINOGRAD_GAP;
   p.product = p.rows.chunk * to->block + RONDE__WINOGRAD_GAP;
@@ -102,9 +100,9 @@ static ronde_status conv_winograd_prepare(const ronde__op_desc *desc, void **sta
   s->weight_by_taps = sums_are_short(desc);
   if (desc->need_dinput[0] && !s->data_by_taps)
     s->data = pass_make(desc, &desc->out[0], &desc->in[0], top - TAPS + 1, left - TAPS + 1);
+  if (!desc->frozen[0] && !s->weight_by_taps) ronde__winograd_weight_create(desc, &s->weight);
   ronde_status status = RONDE_OK;
-  if (!desc->frozen[0] && !s->weight_by_taps) status = ronde__winograd_weight_create(desc, &s->weight);
-  if (status == RONDE_OK && (s->data_by_taps || s->weight_by_taps)) status = ronde__conv_blocks.prepare(desc, &s->taps);
+  if (s->data_by_taps || s->weight_by_taps) status = ronde__conv_blocks.prepare(desc, &s->taps);
   if (status != RONDE_OK) conv_winograd_release(desc, s);
   else *state_out = s;
   return status;
@@ -180,12 +178,16 @@ static void finish_chunk(const conv_winograd_job *j, int64_t chunk, int64_t ob, 
   }
 }
 
-/* All places: products (+)= one block of a chunk's transform times transformed weights. */
-static void multiply(const pass *p, const float *operand, const float *weights, bool accumulate, float *products) {
+/* All places: products (+)= blocks of a chunk's transform times transformed weights. */
+static void multiply(const pass *p, const float *operand, const float *weights, int64_t blocks, bool accumulate,
+                     float *products) {
   const uint64_t none = 0;
-  for (int i = 0; i < PLACES; i++)
-    ronde__gemm_run(accumulate ? &p->gemm.add : &p->gemm.set, operand + i * p->from.place, &none,
-                    weights + i * p->weight_place, &none, 1, products + i * p->product);
+  for (int64_t i = 0; i < PLACES * blocks; i++) {
+    int64_t place = i / blocks, ib = i % blocks;
+    ronde__gemm_run(accumulate || ib ? &p->gemm.add : &p->gemm.set,
+                    operand + ib * p->from.block_stride + place * p->from.place, &none,
+                    weights + place * p->weight_place + ib * p->weight_block, &none, 1, products + place * p->product);
+  }
 }
 
 static void conv_winograd_multiply_part(void *arg, int thread, int n_threads) {
@@ -196,10 +198,9 @@ static void conv_winograd_multiply_part(void *arg, int thread, int n_threads) {
   int64_t begin, end;
   ronde__thread_chunk(p->to_blocks * j->n_chunks, thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
-    int64_t ob = item / j->n_chunks, chunk = item % j->n_chunks;
-    for (int64_t ib = 0; ib < p->from.blocks; ib++)
-      multiply(p, operand + chunk * p->from.chunk + ib * p->from.block_stride,
-               weights + ob * PLACES * p->weight_place + ib * p->weight_block, ib > 0, products);
+    int64_t chunk = item / p->to_blocks, ob = item % p->to_blocks;
+    multiply(p, operand + chunk * p->from.chunk, weights + ob * PLACES * p->weight_place, p->from.blocks, false,
+             products);
     finish_chunk(j, j->first_chunk + chunk, ob, products);
   }
 }
@@ -214,9 +215,9 @@ static void block_part(void *arg, int thread, int n_threads) {
   for (int64_t ob = begin; ob < end; ob++) {
     for (int64_t ib = 0; ib < p->from.blocks; ib++) {
       transform_weights(j, ob, ib, weights);
-      multiply(p, j->call->work + p->operand_at + ib * p->from.block_stride, weights, ib > 0, products);
+      multiply(p, j->call->work + p->operand_at + ib * p->from.block_stride, weights, 1, ib > 0, products);
     }
-    finish_chunk(j, 0, ob, products);
+    finish_chunk(j, j->first_chunk, ob, products);
   }
 }
 

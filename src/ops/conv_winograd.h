@@ -14,11 +14,9 @@ typedef struct ronde__winograd_weight {
   int64_t dy_at, products_at, elems;
   bool pair_by_pair;
   ronde__gemm_pair gemm;
-  ronde__gemm_list list; /* over chunks */
 } ronde__winograd_weight;
 
-ronde_status ronde__winograd_weight_create(const ronde__op_desc *desc, ronde__winograd_weight *weight);
-void ronde__winograd_weight_release(ronde__winograd_weight *weight);
+void ronde__winograd_weight_create(const ronde__op_desc *desc, ronde__winograd_weight *weight);
 void ronde__winograd_weight_gradient(const ronde__op_desc *desc, const ronde__winograd_weight *weight,
                                      const ronde__op_call *call);
 

@@ -2,22 +2,17 @@
  * output gradients, summed over the rows; the sums are then mapped to the nine taps. */
 #include "ops/conv_winograd.h"
 
-/* Floats of transforms in a group: all rows at once where they fit the third cache, so that no sums of products need
- * memory; else few, beside the sums. */
-enum { ALL_ELEMS = 4 << 20, GROUP_ELEMS = 1 << 20 };
-
 enum { IN = RONDE__WINOGRAD_IN, TAPS = RONDE__WINOGRAD_TAPS, PLACES = RONDE__WINOGRAD_PLACES };
 
-ronde_status ronde__winograd_weight_create(const ronde__op_desc *desc, ronde__winograd_weight *p) {
+void ronde__winograd_weight_create(const ronde__op_desc *desc, ronde__winograd_weight *p) {
   const ronde__phys *in = &desc->in[0], *out = &desc->out[0];
-  p->rows = ronde__winograd_rows_of(out);
+  p->rows = ronde__winograd_rows_of(in, out);
   p->x =
       ronde__winograd_operand_of(in, RONDE__WINOGRAD_INPUT, -desc->attr.padding[0], -desc->attr.padding[1], &p->rows);
   p->dy = ronde__winograd_operand_of(out, RONDE__WINOGRAD_OUTPUT_GRADIENT, 0, 0, &p->rows);
-  int64_t chunk = p->x.chunk + p->dy.chunk;
-  p->group = ronde__winograd_group(&p->rows, chunk, p->rows.n_chunks * chunk <= ALL_ELEMS ? ALL_ELEMS : GROUP_ELEMS);
+  p->group = ronde__min(p->rows.n_chunks, desc->threads);
   int64_t pairs = p->x.blocks * p->dy.blocks;
-  p->pair_by_pair = p->group == p->rows.n_chunks && pairs >= 2 * desc->threads;
+  p->pair_by_pair = p->rows.n_chunks == 1 && pairs >= 2 * desc->threads;
   p->product = in->block * out->block + RONDE__WINOGRAD_GAP;
   p->dy_at = p->group * p->x.chunk;
   p->products_at = p->dy_at + p->group * p->dy.chunk;
@@ -29,16 +24,8 @@ ronde_status ronde__winograd_weight_create(const ronde__op_desc *desc, ronde__wi
                              .ldb = out->block,
                              .ldc = out->block,
                              .trans_a = true};
-  p->gemm = ronde__gemm_pair_resolve(desc, shape);
-  RONDE_TRY(ronde__gemm_list_create(p->group, &p->list));
-  for (int64_t i = 0; i < p->group; i++) {
-    p->list.a[i] = (uint64_t)(i * p->x.chunk) * sizeof(float);
-    p->list.b[i] = (uint64_t)(i * p->dy.chunk) * sizeof(float);
-  }
-  return RONDE_OK;
+  p->gemm = ronde__gemm_pair_tile(desc, shape);
 }
-
-void ronde__winograd_weight_release(ronde__winograd_weight *weight) { ronde__gemm_list_destroy(&weight->list); }
 
 typedef struct conv_winograd_weight_job {
   const ronde__op_desc *desc;
@@ -63,12 +50,15 @@ static void conv_winograd_weight_transform_part(void *arg, int thread, int n_thr
   }
 }
 
-/* One place of one pair of blocks. */
+/* One place of one pair of blocks, chunk by chunk. */
 static void multiply(const conv_winograd_weight_job *j, int64_t ib, int64_t ob, int64_t place, float *product) {
   const ronde__winograd_weight *p = j->pass;
   const float *x = j->call->work + ib * p->x.block_stride + place * p->x.place;
   const float *dy = j->call->work + p->dy_at + ob * p->dy.block_stride + place * p->dy.place;
-  ronde__gemm_sum(&p->gemm, &p->list, j->n_chunks, x, dy, product, j->first_chunk > 0);
+  const uint64_t none = 0;
+  for (int64_t i = 0; i < j->n_chunks; i++)
+    ronde__gemm_run(j->first_chunk + i ? &p->gemm.add : &p->gemm.set, x + i * p->x.chunk, &none, dy + i * p->dy.chunk,
+                    &none, 1, product);
 }
 
 /* From a pair's products to its taps, elements [at, at + n) of its block. */

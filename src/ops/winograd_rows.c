@@ -3,17 +3,22 @@
 
 #include <string.h>
 
-/* Rows of a chunk, about. */
-enum { ROWS_WANTED = 48 };
+/* Rows of a chunk, about; and where there are so many channels that transformed weights come from the third cache. */
+enum { ROWS_WANTED = 48, ROWS_WANTED_OF_MANY = 100 };
+
+enum { MANY_CHANNELS = 256 };
 
 enum { OUT = RONDE__WINOGRAD_OUT, IN = RONDE__WINOGRAD_IN, PLACES = RONDE__WINOGRAD_PLACES };
 
-/* Chunks end between tiles, or cut a tile's examples in nearly equal parts. */
-ronde__winograd_rows ronde__winograd_rows_of(const ronde__phys *out) {
-  int64_t tiles_w = ronde__ceil_div(out->w, OUT), n = out->n;
-  ronde__winograd_rows r = {.n = n, .tiles_w = tiles_w, .count = ronde__ceil_div(out->h, OUT) * tiles_w * n};
-  r.chunk = n > ROWS_WANTED ? ronde__ceil_div(n, ronde__ceil_div(n, ROWS_WANTED)) : ROWS_WANTED / n * n;
-  r.chunk = ronde__min(r.chunk, r.count);
+/* Chunks of nearly equal length end between tiles, or cut a tile's examples in nearly equal parts. */
+ronde__winograd_rows ronde__winograd_rows_of(const ronde__phys *in, const ronde__phys *out) {
+  int64_t tiles_w = ronde__ceil_div(out->w, OUT), tiles = ronde__ceil_div(out->h, OUT) * tiles_w, n = out->n;
+  ronde__winograd_rows r = {.n = n, .tiles_w = tiles_w, .count = tiles * n};
+  r.many_channels = in->c >= MANY_CHANNELS && out->c >= MANY_CHANNELS;
+  int64_t wanted = r.many_channels ? ROWS_WANTED_OF_MANY : ROWS_WANTED;
+  if (r.count <= wanted + wanted / 3) r.chunk = r.count;
+  else if (n > wanted) r.chunk = ronde__ceil_div(n, ronde__ceil_div(n, wanted));
+  else r.chunk = ronde__ceil_div(tiles, ronde__ceil_div(tiles, wanted / n)) * n;
   r.n_chunks = ronde__ceil_div(r.count, r.chunk);
   return r;
 }
@@ -30,10 +35,6 @@ ronde__winograd_operand ronde__winograd_operand_of(const ronde__phys *phys, rond
   o.block_stride = PLACES * o.place;
   o.chunk = o.blocks * o.block_stride;
   return o;
-}
-
-int64_t ronde__winograd_group(const ronde__winograd_rows *rows, int64_t chunk_elems, int64_t max_elems) {
-  return ronde__min(rows->n_chunks, ronde__max(1, max_elems / chunk_elems));
 }
 
 bool ronde__winograd_next(const ronde__winograd_rows *rows, int64_t chunk, ronde__winograd_segment *s) {

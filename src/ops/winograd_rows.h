@@ -1,6 +1,6 @@
-/* How a convolution by Winograd's F(4x4, 3x3) cuts an activation: into rows, each one tile of one example, rows into
- * chunks whose products stay in the second cache, chunks into groups whose transforms are worked on together. All of it
- * follows from the shapes alone, so that results do not depend on the number of threads. */
+/* How a convolution by Winograd's F(4x4, 3x3) cuts an activation: into rows, each one tile of one example, and rows into
+ * chunks whose transform and products stay in the second cache. Chunks follow from the shapes alone, so that results do not
+ * depend on the number of threads. */
 #ifndef RONDE_WINOGRAD_ROWS_H
 #define RONDE_WINOGRAD_ROWS_H
 
@@ -19,9 +19,10 @@ enum {
 typedef struct ronde__winograd_rows {
   int64_t n, tiles_w, count;
   int64_t chunk, n_chunks; /* rows of a chunk; those past the last row are zero in the transform */
+  bool many_channels;      /* so that a pass over all transformed weights costs more than transforming them again */
 } ronde__winograd_rows;
 
-/* An activation and the transform of a group of chunks: [chunk][block][place][row of the chunk][b]. */
+/* An activation and the transform of some chunks: [chunk][block][place][row of the chunk][b]. */
 typedef struct ronde__winograd_operand {
   ronde__phys phys;
   ronde__winograd_map map;
@@ -36,11 +37,9 @@ typedef struct ronde__winograd_segment {
 } ronde__winograd_segment;
 
 /* Over the tiles of an output. */
-ronde__winograd_rows ronde__winograd_rows_of(const ronde__phys *out);
+ronde__winograd_rows ronde__winograd_rows_of(const ronde__phys *in, const ronde__phys *out);
 ronde__winograd_operand ronde__winograd_operand_of(const ronde__phys *phys, ronde__winograd_map map, int64_t top,
                                                    int64_t left, const ronde__winograd_rows *rows);
-/* How many chunks of chunk_elems floats are worked on together, at least one. */
-int64_t ronde__winograd_group(const ronde__winograd_rows *rows, int64_t chunk_elems, int64_t max_elems);
 
 /* The segment behind *segment (the first one where it is zero); false past the chunk's end. */
 bool ronde__winograd_next(const ronde__winograd_rows *rows, int64_t chunk, ronde__winograd_segment *segment);
