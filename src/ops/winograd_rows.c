@@ -3,10 +3,14 @@
 
 #include <string.h>
 
-/* Rows of a chunk, about; and where there are so many channels that transformed weights come from the third cache. */
-enum { ROWS_WANTED = 48, ROWS_WANTED_OF_MANY = 100 };
+/* Channels on both sides: transformed weights of 2 MB, which come from the third cache, and of 9 MB. */
+enum { SOME_CHANNELS = 128, MANY_CHANNELS = 256 };
 
-enum { MANY_CHANNELS = 256 };
+/* About how many rows a chunk has: the more weights, the more rows that share them. */
+static int64_t rows_wanted(const ronde__phys *in, const ronde__phys *out, bool many_channels) {
+  if (many_channels) return 100;
+  return in->c * out->c < SOME_CHANNELS * SOME_CHANNELS ? 48 : 64;
+}
 
 enum { OUT = RONDE__WINOGRAD_OUT, IN = RONDE__WINOGRAD_IN, PLACES = RONDE__WINOGRAD_PLACES };
 
@@ -15,7 +19,7 @@ ronde__winograd_rows ronde__winograd_rows_of(const ronde__phys *in, const ronde_
   int64_t tiles_w = ronde__ceil_div(out->w, OUT), tiles = ronde__ceil_div(out->h, OUT) * tiles_w, n = out->n;
   ronde__winograd_rows r = {.n = n, .tiles_w = tiles_w, .count = tiles * n};
   r.many_channels = in->c >= MANY_CHANNELS && out->c >= MANY_CHANNELS;
-  int64_t wanted = r.many_channels ? ROWS_WANTED_OF_MANY : ROWS_WANTED;
+  int64_t wanted = rows_wanted(in, out, r.many_channels);
   if (r.count <= wanted + wanted / 3) r.chunk = r.count;
   else if (n > wanted) r.chunk = ronde__ceil_div(n, ronde__ceil_div(n, wanted));
   else r.chunk = ronde__ceil_div(tiles, ronde__ceil_div(tiles, wanted / n)) * n;
