@@ -15,7 +15,7 @@
 #define AT_P (2 * P2 * (P2 - Q2))
 #define AT_Q (2 * Q2 * (Q2 - P2))
 
-enum { SIZE = 6 };
+enum { SIZE = 6, STEP = 4 };
 
 /* x [6] -> y [6] */
 INLINE void line_input(const vec *x, vec *y) {
@@ -80,6 +80,22 @@ INLINE void line(const ronde__winograd_map map, const vec *x, vec *y) {
   }
 }
 
+/* Vectors of so few elements end before the processor's own prefetching follows them. */
+enum { SHORT = 512 };
+
+/* The four columns behind a tile of pixels: what is read next. */
+INLINE void fetch_next(const ronde__winograd_tile *f, int64_t j) {
+  const float *next = f->at + (f->column1 - f->column0) * f->column + j;
+  for (int r = 0; r < f->row1 - f->row0; r++)
+    for (int c = 0; c < STEP; c++) __builtin_prefetch(next + r * f->row + c * f->column, 0, 2);
+}
+
+/* Stores wait for their lines one after another, so all are asked for in front of them. */
+INLINE void fetch_output(const ronde__winograd_tile *t, int64_t j) {
+  for (int r = 0; r < t->row1 - t->row0; r++)
+    for (int c = 0; c < t->column1 - t->column0; c++) __builtin_prefetch(t->at + r * t->row + c * t->column + j, 1, 3);
+}
+
 /* whole: all places of both tiles are there. */
 INLINE void sandwich(const ronde__winograd_map map, const int in, const int out, const bool whole,
                      const bool accumulate, const ronde__winograd_tile *from, const ronde__winograd_tile *to,
@@ -87,6 +103,8 @@ INLINE void sandwich(const ronde__winograd_map map, const int in, const int out,
   const ronde__winograd_tile f = *from, t = *to;
   for (int64_t j = 0; j < n; j += LANES) {
     vec half[SIZE][SIZE], x[SIZE], y[SIZE];
+    if ((map == RONDE__WINOGRAD_INPUT || map == RONDE__WINOGRAD_OUTPUT_GRADIENT) && n <= SHORT) fetch_next(&f, j);
+    if (map == RONDE__WINOGRAD_OUTPUT) fetch_output(&t, j);
     UNROLL
     for (int c = 0; c < in; c++) {
       const float *p = f.at + (c - (whole ? 0 : f.column0)) * f.column + j;
