@@ -85,14 +85,17 @@ static void pair_part(void *arg, int thread, int n_threads) {
   }
 }
 
+/* All pairs of a place before the next one, so that its transforms stay in cache. */
 static void conv_winograd_weight_multiply_part(void *arg, int thread, int n_threads) {
   const conv_winograd_weight_job *j = arg;
   const ronde__winograd_weight *p = j->pass;
-  int64_t begin, end;
-  ronde__thread_chunk(p->x.blocks * p->dy.blocks * PLACES, thread, n_threads, &begin, &end);
-  for (int64_t item = begin; item < end; item++)
-    multiply(j, item / PLACES / p->dy.blocks, item / PLACES % p->dy.blocks, item % PLACES,
-             j->call->work + p->products_at + item * p->product);
+  int64_t begin, end, pairs = p->x.blocks * p->dy.blocks;
+  ronde__thread_chunk(pairs * PLACES, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    int64_t place = item / pairs, pair = item % pairs;
+    multiply(j, pair / p->dy.blocks, pair % p->dy.blocks, place,
+             j->call->work + p->products_at + (pair * PLACES + place) * p->product);
+  }
 }
 
 static void conv_winograd_weight_finish_part(void *arg, int thread, int n_threads) {
