@@ -119,6 +119,8 @@ static void test_a_run_is_evaluated_on_its_data(void **state) {
          *file = run_job("eval", "init=%s/run/last.safetensors");
   assert_true(real_at(own, "loss") == real_at(named, "loss"));
   assert_true(real_at(file, "examples") == N_TEST);
+  assert_string_equal(text_at(named, "data"), text_at(own, "data"));
+  assert_non_null(strstr(text_at(own, "data"), "cifar10:"));
   json_decref(named), json_decref(own), json_decref(file);
   char *options = ronde__format("init=%s/w", folder);
   check_failed(&lines, try_job("eval", options, NULL), RONDE_E_USAGE, "--data NAME is needed", "");

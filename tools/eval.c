@@ -161,6 +161,7 @@ static void eval_print(const json_t *json) {
   eval_print_values(json);
   if (json_object_get(json, "bleu")) eval_print_bleu(json_object_get(json, "bleu"));
   printf("examples  %s (%s)\n", tool_count(tool_number(json, "examples"), examples), tool_string(json, "split"));
+  printf("data      %s\n", tool_string(json, "data"));
   printf("weights   sha256 %s\n", tool_string(json, "weights_sha256"));
   if (!classes) return;
   eval_print_classes(classes);

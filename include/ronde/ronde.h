@@ -668,13 +668,13 @@ typedef struct ronde_hooks {
  * that is complete changes nothing and returns its run.json. Errors: RONDE_E_USAGE if --out holds another run and neither
  * --resume nor --overwrite is given, or if another process writes there. */
 RONDE_API ronde_status ronde_train(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
-/* Loss and accuracy of the weights --init on --data: on its test examples, or those that --split names. Where there are
- * classes, also: each one's precision, recall and F1, which is taken for which, the calibration of the probabilities, and
- * the most confident mistakes, by file where each example has one; --csv writes them as tables. Where a built-in network
- * tells values: mean absolute error, root mean square error and R2, over all and for each; of --loss bce the accuracy of
- * the labels. Of sequences of tokens: perplexity, and bits; with --bleu also the BLEU of the examples' translations (bleu),
- * and how many of them are the target byte for byte. Where a network transcribes: word and character error rate of its
- * likeliest classes. */
+/* Loss and accuracy of the weights --init on --data (where none is named, on that of their run): on its test examples, or
+ * those that --split names. Where there are classes, also: each one's precision, recall and F1, which is taken for which,
+ * the calibration of the probabilities, and the most confident mistakes, by file where each example has one; --csv writes
+ * them as tables. Where a built-in network tells values: mean absolute error, root mean square error and R2, over all and
+ * for each; of --loss bce the accuracy of the labels. Of sequences of tokens: perplexity, and bits; with --bleu also the
+ * BLEU of the examples' translations (bleu), and how many of them are the target byte for byte. Where a network
+ * transcribes: word and character error rate of its likeliest classes. */
 RONDE_API ronde_status ronde_eval(const ronde_config *config, const ronde_hooks *hooks, char **json_out);
 /* Classes with probabilities of each example in --input: images and npy files, named by file, folder or pattern, one a
  * line. If json_out is NULL, only the hook gets the results, and memory does not grow with the examples.

@@ -305,9 +305,10 @@ static ronde_status eval_report(const ronde__job *job, const eval_rank *ranks, c
   }
   json_t *accuracy =
       ronde__source_classifies(&job->data->source) ? json_real((double)sum.n_correct / (double)sum.n) : json_null();
-  json_t *result = json_pack("{s:f, s:o, s:I, s:s, s:s, s:o}", "loss", sum.loss_sum / (double)sum.n, "accuracy",
-                             accuracy, "examples", (json_int_t)sum.n, "split", ranks[0].part->name, "weights_sha256",
-                             ranks[0].sha256, "input", ronde__json_text(job->init_path));
+  json_t *result =
+      json_pack("{s:f, s:o, s:I, s:o, s:s, s:s, s:o}", "loss", sum.loss_sum / (double)sum.n, "accuracy", accuracy,
+                "examples", (json_int_t)sum.n, "data", ronde__json_text(job->options->data), "split",
+                ranks[0].part->name, "weights_sha256", ranks[0].sha256, "input", ronde__json_text(job->init_path));
   if (!result) return ronde__fail(RONDE_E_NUMERIC, "%s: the loss is NaN or Inf", job->init_path);
   if (ranks[0].values) eval_join_values(job, ranks, result);
   ronde_status status = RONDE_OK;
