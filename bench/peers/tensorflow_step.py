@@ -16,30 +16,38 @@ system.prepare(args.threads, tcmalloc=args.tcmalloc, needs_it=True)
 
 import networks  # noqa: E402
 import tensorflow_sequences as sequences  # noqa: E402
+import tensorflow_speech as speech  # noqa: E402
 from tensorflow_ops import Ops, tf  # noqa: E402
 
 
+def cross_entropy(logits, labels):
+    logits = tf.reshape(logits, [-1, logits.shape[-1]])
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.reshape(labels, [-1]), logits=logits))
+
+
 def network(ops, file):
-    """A function of a batch; and the batch as it takes it. None: the network is not written here."""
+    """A function of a batch; the batch as it takes it; and the loss. None: the network is not written here."""
     if sequences.knows(args.model):
-        return sequences.network(args.model, ops), tf.constant(file.x)
+        return sequences.network(args.model, ops), tf.constant(file.x), cross_entropy
+    if speech.knows(args.model):
+        return speech.DeepSpeech2(ops), tf.constant(file.x), speech.loss
     if args.model not in networks.NETWORKS:
         return None
     size = file.x.shape[2:]
     return (lambda x: networks.build(args.model, ops, ops.cast(x), args.padding, size),
-            tf.constant(file.x.transpose(0, 2, 3, 1)))
+            tf.constant(file.x.transpose(0, 2, 3, 1)), cross_entropy)
 
 
 def main():
     tf.config.threading.set_intra_op_parallelism_threads(args.threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     file = system.File(args.file)
-    ops, y = Ops(file, args.bf16), tf.constant(file.labels.ravel())
+    ops, y = Ops(file, args.bf16), tf.constant(file.labels.astype("int32"))
     found = network(ops, file)
     if not found:
         system.absent(f"{args.model} is not written in TensorFlow")
         return
-    net, x = found
+    net, x, loss_of = found
     net(x[:1])  # makes the variables
     flops = ops.flops
     for mean, variance in ops.running.values():
@@ -65,9 +73,7 @@ def main():
 
     def step():
         with tf.GradientTape() as tape:
-            logits = tf.cast(net(x), tf.float32)
-            logits = tf.reshape(logits, [-1, logits.shape[-1]])
-            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
+            loss = loss_of(tf.cast(net(x), tf.float32), y)
         for i, gradient in enumerate(tape.gradient(loss, variables)):
             update(i, tf.convert_to_tensor(gradient))
         if args.optimizer == "adam":
