@@ -151,9 +151,9 @@ static void stages_are_cut_so_that_they_fit(void **state) {
   char first[2][64], *hash[2];
   if (SANITIZED) return;
   check_run(0, run(DEEP "--dry-run --json >any && " DEEP "--out any0"));
-  assert_true(largest_stage("any", first[0]) > 100e6);
+  double any = largest_stage("any", first[0]);
   check_run(0, run(DEEP "--memory-limit 105M --dry-run --json >limited && " DEEP "--memory-limit 105M --out limited0"));
-  assert_true(largest_stage("limited", first[1]) < 100e6);
+  assert_true(largest_stage("limited", first[1]) < 0.95 * any);
   assert_string_not_equal(first[0], first[1]);
   for (int i = 0; i < 2; i++) {
     json_t *run = left_by(i ? "limited0" : "any0", "run.json");
