@@ -127,9 +127,9 @@ static void a_layer_that_no_stage_can_have_is_named(void **state) {
 }
 
 /* A network whose first stage has three micro-batches of large activations: cut by time alone it would not fit. */
-#define DEEP                                                                                    \
-  "timeout 100 " RONDE                                                                          \
-  " train --model resnet18-cifar --data synthetic:3x16x16:4:96 --batch 96 --threads 1 --quiet " \
+#define DEEP                                                                                      \
+  "timeout 100 " RONDE                                                                            \
+  " train --model resnet18-cifar --data synthetic:3x16x16:4:144 --batch 144 --threads 1 --quiet " \
   "--steps 2 --strategy pipeline --stages 3 --micro-batches 3 "
 
 static double largest_stage(const char *file, char first[64]) {
@@ -152,7 +152,7 @@ static void stages_are_cut_so_that_they_fit(void **state) {
   if (SANITIZED) return;
   check_run(0, run(DEEP "--dry-run --json >any && " DEEP "--out any0"));
   double any = largest_stage("any", first[0]);
-  check_run(0, run(DEEP "--memory-limit 105M --dry-run --json >limited && " DEEP "--memory-limit 105M --out limited0"));
+  check_run(0, run(DEEP "--memory-limit 125M --dry-run --json >limited && " DEEP "--memory-limit 125M --out limited0"));
   assert_true(largest_stage("limited", first[1]) < 0.95 * any);
   assert_string_not_equal(first[0], first[1]);
   for (int i = 0; i < 2; i++) {
