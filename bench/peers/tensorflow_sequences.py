@@ -21,6 +21,35 @@ def layers_of(ops, prefix):
     return 1 + max(int(name.split(".")[0]) for name in rest)
 
 
+def reordered(gates):
+    """Rows of gates from i, f, g, o to i, g, f, o."""
+    i, f, g, o = numpy.split(gates, 4)
+    return numpy.concatenate([i, g, f, o])
+
+
+def weights_of(ops, name, end):
+    """Of x and of h one below the other, as the fused operator takes them, its gates in its order."""
+    key = f"{name}.weight{end}"
+    if key not in ops.variables:
+        both = [ops.file[f"{name}.weight_{part}_l0{end}"] for part in ("ih", "hh")]
+        ops.variables[key] = tf.Variable(numpy.concatenate([reordered(w).T for w in both]))
+    return ops.variables[key]
+
+
+def lstm(ops, x, name, end=""):
+    """All steps of one direction [T][N][F] -> [T][N][H], from the first on."""
+    w = weights_of(ops, name, end)
+    biases = [ops.variable(f"{name}.bias_{part}_l0{end}", reordered) for part in ("ih", "hh")]
+    steps, n, width = x.shape[0], x.shape[1], biases[0].shape[0] // 4
+    ops.flops += 2 * w.shape.num_elements() * steps
+    zeros, none = tf.zeros([n, width]), tf.zeros([width])
+    y = tf.raw_ops.BlockLSTM(
+        seq_len_max=tf.constant(steps, tf.int64), x=tf.cast(x, tf.float32), cs_prev=zeros, h_prev=zeros, w=w, wci=none, wcf=none, wco=none,
+        b=biases[0] + biases[1], forget_bias=0.0, cell_clip=0.0,
+        use_peephole=False).h
+    return tf.cast(y, x.dtype)
+
+
 class Network:
     def __init__(self, model, ops):
         self.model, self.ops, self.heads = model, ops, HEADS[model]
@@ -138,25 +167,8 @@ class Transformer(Network):
 class Gnmt(Network):
     """GNMT v2, as NVIDIA's implementation. Sequences are [T][N][F] here, as the fused LSTM takes them."""
 
-    def weights(self, name, end):
-        """Of x and of h one below the other, as the operator takes them, its gates in its order."""
-        key = f"{name}.weight{end}"
-        if key not in self.ops.variables:
-            both = [self.ops.file[f"{name}.weight_{part}_l0{end}"] for part in ("ih", "hh")]
-            self.ops.variables[key] = tf.Variable(numpy.concatenate([reordered(w).T for w in both]))
-        return self.ops.variables[key]
-
     def lstm(self, x, name, end=""):
-        w = self.weights(name, end)
-        biases = [self.ops.variable(f"{name}.bias_{part}_l0{end}", reordered) for part in ("ih", "hh")]
-        steps, n, width = x.shape[0], x.shape[1], biases[0].shape[0] // 4
-        self.ops.flops += 2 * w.shape.num_elements() * steps
-        zeros, none = tf.zeros([n, width]), tf.zeros([width])
-        y = tf.raw_ops.BlockLSTM(
-            seq_len_max=tf.constant(steps, tf.int64), x=tf.cast(x, tf.float32), cs_prev=zeros, h_prev=zeros, w=w, wci=none, wcf=none, wco=none,
-            b=biases[0] + biases[1], forget_bias=0.0, cell_clip=0.0,
-            use_peephole=False).h
-        return tf.cast(y, x.dtype)
+        return lstm(self.ops, x, name, end)
 
     def attend_additive(self, y, memory):
         name = "decoder.att_rnn.attn"
@@ -187,12 +199,6 @@ class Gnmt(Network):
             z = self.lstm(tf.concat([y, told], 2), f"decoder.rnn_layers.{i}")
             y = z + y if i > 0 else z
         return self.linear(tf.transpose(y, [1, 0, 2]), "decoder.classifier.classifier")
-
-
-def reordered(gates):
-    """Rows of gates from i, f, g, o to i, g, f, o."""
-    i, f, g, o = numpy.split(gates, 4)
-    return numpy.concatenate([i, g, f, o])
 
 
 def network(model, ops):

@@ -30,7 +30,8 @@ def network(ops, file):
     if sequences.knows(args.model):
         return sequences.network(args.model, ops), tf.constant(file.x), cross_entropy
     if speech.knows(args.model):
-        return speech.DeepSpeech2(ops), tf.constant(file.x), speech.loss
+        net, loss = speech.network(args.model, ops)
+        return net, tf.constant(file.x), loss
     if args.model not in networks.NETWORKS:
         return None
     size = file.x.shape[2:]
