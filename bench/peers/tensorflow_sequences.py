@@ -50,6 +50,12 @@ def lstm(ops, x, name, end=""):
     return tf.cast(y, x.dtype)
 
 
+def lstm_both(ops, x, name):
+    """Both directions, side by side."""
+    back = tf.reverse(lstm(ops, tf.reverse(x, [0]), name, "_reverse"), [0])
+    return tf.concat([lstm(ops, x, name), back], 2)
+
+
 class Network:
     def __init__(self, model, ops):
         self.model, self.ops, self.heads = model, ops, HEADS[model]
@@ -167,9 +173,6 @@ class Transformer(Network):
 class Gnmt(Network):
     """GNMT v2, as NVIDIA's implementation. Sequences are [T][N][F] here, as the fused LSTM takes them."""
 
-    def lstm(self, x, name, end=""):
-        return lstm(self.ops, x, name, end)
-
     def attend_additive(self, y, memory):
         name = "decoder.att_rnn.attn"
         y, memory = tf.transpose(y, [1, 0, 2]), tf.transpose(memory, [1, 0, 2])
@@ -183,20 +186,19 @@ class Gnmt(Network):
 
     def encode(self, x):
         name = "encoder.rnn_layers"
-        back = tf.reverse(self.lstm(tf.reverse(x, [0]), f"{name}.0", "_reverse"), [0])
-        x = self.lstm(tf.concat([self.lstm(x, f"{name}.0"), back], 2), f"{name}.1")
+        x = lstm(self.ops, lstm_both(self.ops, x, f"{name}.0"), f"{name}.1")
         for i in range(2, layers_of(self.ops, f"{name}.")):
-            x = self.lstm(x, f"{name}.{i}") + x
+            x = lstm(self.ops, x, f"{name}.{i}") + x
         return x
 
     def __call__(self, tokens):
         steps = tokens.shape[1] // 2
         both = tf.transpose(self.embed(tokens, "encoder.embedder.weight"), [1, 0, 2])
         memory = self.encode(both[:steps])
-        y = self.lstm(both[steps:], "decoder.att_rnn.rnn")
+        y = lstm(self.ops, both[steps:], "decoder.att_rnn.rnn")
         told = self.attend_additive(y, memory)
         for i in range(layers_of(self.ops, "decoder.rnn_layers.")):
-            z = self.lstm(tf.concat([y, told], 2), f"decoder.rnn_layers.{i}")
+            z = lstm(self.ops, tf.concat([y, told], 2), f"decoder.rnn_layers.{i}")
             y = z + y if i > 0 else z
         return self.linear(tf.transpose(y, [1, 0, 2]), "decoder.classifier.classifier")
 

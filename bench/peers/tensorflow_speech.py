@@ -7,7 +7,7 @@ Requirements: tensorflow-cpu >= 2.16, numpy.
 
 import numpy
 from tensorflow_ops import tf
-from tensorflow_sequences import lstm
+from tensorflow_sequences import layers_of, lstm_both
 
 BANDS, IGNORED = 80, -1
 
@@ -58,11 +58,9 @@ class DeepSpeech2:
         x = self.convolve(self.convolve(x, 0, (2, 2), (20, 5)), 3, (2, 1), (10, 5))
         x = tf.transpose(x, [2, 0, 3, 1])  # [T][N][C][bands]
         x = tf.reshape(x, [x.shape[0], x.shape[1], -1])
-        layer = 0
-        while f"rnns.{layer}.rnn.weight_ih_l0" in self.ops.file.header:
-            x = normalize(self.ops, x, f"rnns.{layer}.batch_norm.module") if layer else x
-            x = sum(self.recur(x, f"rnns.{layer}.rnn", end) for end in ("", "_reverse"))
-            layer += 1
+        for i in range(layers_of(self.ops, "rnns.")):
+            x = normalize(self.ops, x, f"rnns.{i}.batch_norm.module") if i else x
+            x = sum(self.recur(x, f"rnns.{i}.rnn", end) for end in ("", "_reverse"))
         x = normalize(self.ops, x, "fc.0.module.0")
         return self.linear(x, self.ops.variable("fc.0.module.1.weight", lambda w: w.T))
 
@@ -104,8 +102,7 @@ class Tacotron2:
         for i in range(3):
             x = tf.nn.relu(self.convolve(x, "encoder", i))
         x = tf.transpose(x, [1, 0, 2])
-        back = tf.reverse(lstm(self.ops, tf.reverse(x, [0]), "encoder.lstm", "_reverse"), [0])
-        return tf.transpose(tf.concat([lstm(self.ops, x, "encoder.lstm"), back], 2), [1, 0, 2])
+        return tf.transpose(lstm_both(self.ops, x, "encoder.lstm"), [1, 0, 2])
 
     def cell(self, x, state, name):
         """One step of an LSTM, gates i, f, g, o."""
