@@ -287,7 +287,7 @@ static void how_work_is_done_changes_no_bit(void **state) {
   for (size_t i = 0; i < RONDE__COUNT(ways); ++i) {
     char options[256];
     snprintf(options, sizeof options, "%s %s", common, ways[i]);
-    observed other = observe(options, &source, small_model, NULL);
+    observed other = observe(options, &source, smooth_model, NULL);
     if (!bits_equal(&other, &plain)) fail_msg("%s: other bits", ways[i]);
     free(other.weights);
   }

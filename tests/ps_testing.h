@@ -8,6 +8,15 @@
 /* As in strategy_test: of sums of f32 in another order, against the largest element of the update. */
 #define UPDATE_TOLERANCE 1e-5
 
+/* Without ReLU and max: at their kinks a last bit of a weight decides about the gradient, and a replay that adds in
+ * another order would drift away from the run. */
+static inline ronde_tensor *smooth_model(ronde_graph *graph, ronde_tensor *x, int64_t classes, void *user) {
+  x = ronde_conv2d(x, "conv1", &(ronde_conv2d_options){.out_channels = 5, .kernel = {3, 3}, .padding = {1, 1}});
+  x = ronde_avg_pool2d(ronde_tanh(x), &(ronde_pool2d_options){.kernel = {2, 2}});
+  x = ronde_tanh(ronde_linear(ronde_flatten(x), "fc1", 11, true));
+  return ronde_linear(x, "fc2", classes, true);
+}
+
 static inline observed train(int64_t n_train, void (*tamper)(ronde__job *), const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -19,7 +28,7 @@ static inline observed train(int64_t n_train, void (*tamper)(ronde__job *), cons
   va_end(args);
   ronde_source source = small_source(n_train, 0);
   bool own = !strstr(options, "model=");
-  observed o = observe(options, own ? &source : NULL, own ? small_model : NULL, tamper);
+  observed o = observe(options, own ? &source : NULL, own ? smooth_model : NULL, tamper);
   if (o.status != RONDE_OK) fail_msg("%s: status %d", options, o.status);
   return o;
 }
