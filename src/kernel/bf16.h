@@ -16,6 +16,12 @@
 
 enum { RONDE__BF16_STEP = 32, RONDE__BF16_PANEL = 16 };
 
+/* Elements of bfloat16 where it is narrow, else of f32. */
+typedef struct ronde__operand {
+  void *at;
+  bool narrow;
+} ronde__operand;
+
 typedef struct ronde__bf16 {
   const char *name; /* "amx", "avx512_bf16": also in RONDE_ISA */
   bool is_tiles;    /* many times the arithmetic of f32; else at most twice: less than some forms in f32 save */
@@ -35,6 +41,14 @@ typedef struct ronde__bf16 {
   /* As pack_panels and pack_transposed, of x in bfloat16. */
   void (*panels)(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, int64_t k, uint16_t *out, int64_t ldk);
   void (*transposed)(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t lda);
+  /* Pooling windows as kernel.h has them, of operands of which at least one is narrow; a gradient is rounded once. */
+  void (*max_window)(ronde__operand x, const int64_t *offsets, int count, int64_t n, bool relu, ronde__operand y,
+                     uint8_t *which);
+  void (*max_gradient)(ronde__operand dy, const uint8_t *which, const ronde__window_of *windows, int count, int64_t n,
+                       ronde__operand dx, bool accumulate);
+  void (*avg_window)(ronde__operand x, const int64_t *offsets, int count, int64_t n, float factor, ronde__operand y);
+  void (*avg_gradient)(ronde__operand dy, const ronde__window_of *windows, int count, int64_t n, ronde__operand dx,
+                       bool accumulate);
   /* `turns` times as many independent products as keep the core busy, `peak_flops` operations each time: its arithmetic
    * peak, to compare the GEMM with. The result only keeps the compiler from leaving them out. */
   float (*peak)(int64_t turns);

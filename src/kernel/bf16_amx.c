@@ -141,6 +141,10 @@ const ronde__bf16 ronde__bf16_amx = {
     .unpack = ronde__bf16_unpack,
     .panels = ronde__bf16_panels,
     .transposed = ronde__bf16_transposed,
+    .max_window = ronde__bf16_max_window,
+    .max_gradient = ronde__bf16_max_gradient,
+    .avg_window = ronde__bf16_avg_window,
+    .avg_gradient = ronde__bf16_avg_gradient,
     .peak = peak_amx,
     .peak_flops = 4.0 * 2 * TILE * TILE * RONDE__BF16_STEP,
 };

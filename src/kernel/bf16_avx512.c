@@ -257,6 +257,10 @@ const ronde__bf16 ronde__bf16_avx512 = {
     .unpack = ronde__bf16_unpack,
     .panels = ronde__bf16_panels,
     .transposed = ronde__bf16_transposed,
+    .max_window = ronde__bf16_max_window,
+    .max_gradient = ronde__bf16_max_gradient,
+    .avg_window = ronde__bf16_avg_window,
+    .avg_gradient = ronde__bf16_avg_gradient,
     .peak = peak_avx512,
     .peak_flops = CHAINS * 2.0 * 2 * PANEL,
 };

@@ -1,4 +1,4 @@
-/* Packing by AVX-512, which both implementations share (bf16_avx512.c). */
+/* What both implementations share: packing by AVX-512 (bf16_avx512.c), and pooling (bf16_pool.c). */
 #ifndef RONDE_BF16_PACK_H
 #define RONDE_BF16_PACK_H
 
@@ -12,5 +12,14 @@ void ronde__bf16_pack_transposed(const float *x, int64_t ldx, int64_t rows, int6
 void ronde__bf16_unpack(const uint16_t *in, int64_t n, float *x);
 void ronde__bf16_panels(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, int64_t k, uint16_t *out, int64_t ldk);
 void ronde__bf16_transposed(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t lda);
+
+void ronde__bf16_max_window(ronde__operand x, const int64_t *offsets, int count, int64_t n, bool relu, ronde__operand y,
+                            uint8_t *which);
+void ronde__bf16_max_gradient(ronde__operand dy, const uint8_t *which, const ronde__window_of *windows, int count,
+                              int64_t n, ronde__operand dx, bool accumulate);
+void ronde__bf16_avg_window(ronde__operand x, const int64_t *offsets, int count, int64_t n, float factor,
+                            ronde__operand y);
+void ronde__bf16_avg_gradient(ronde__operand dy, const ronde__window_of *windows, int count, int64_t n,
+                              ronde__operand dx, bool accumulate);
 
 #endif

@@ -235,7 +235,14 @@ enum { RONDE__MULTIPLY_ADDS = 12 };
 
 enum { RONDE__NO_PLACE = 255 }; /* of a window's maximum that a ReLU has cut off */
 
-/* A pooling window over whole vectors of n floats: the inputs of one output pixel. */
+/* A pooling window that has the input whose gradient is asked for. */
+typedef struct ronde__window_of {
+  int64_t at;   /* the first element of its output */
+  int place;    /* of the input in it */
+  float factor; /* of the input in an average */
+} ronde__window_of;
+
+/* All that ops compute with, for one instruction set. */
 typedef struct ronde__kernels {
   const char *isa; /* "sse2", "avx2", "avx512", "neon" */
   int vector;      /* floats in a register */
@@ -376,14 +383,19 @@ typedef struct ronde__kernels {
    * which[j] = RONDE__NO_PLACE where that is not positive; count < 256 then. */
   void (*max_window)(const float *x, const int64_t *offsets, int count, int64_t n, const float *bias, int64_t n_bias,
                      bool relu, float *y, uint8_t *which);
-  /* dx[offsets[i] + j] (+)= dy[j] where which[j] == i, else 0 */
-  void (*max_window_backward)(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n,
-                              float *dx, bool accumulate);
-  /* The same for one input of the window: dx[j] = dy[j] where which[j] == place, else 0 */
+  /* The gradient of one input: dx[j] (+)= the sum over i < count, in this order, of dy[at + j] where which[at + j] ==
+   * place, with at and place those of windows[i]. */
+  void (*max_gradient)(const float *dy, const uint8_t *which, const ronde__window_of *windows, int count, int64_t n,
+                       float *dx, bool accumulate);
+  /* Of an input in one window: dx[j] = dy[j] where which[j] == place, else 0 */
   void (*max_place_backward)(const float *dy, const uint8_t *which, int place, int64_t n, float *dx);
   /* y[j] (+)= factor * sum over i of x[offsets[i] + j] */
   void (*avg_window)(const float *x, const int64_t *offsets, int count, int64_t n, float factor, float *y,
                      bool accumulate);
+  /* The gradient of one input: dx[j] (+)= the sum over i < count, in this order, of factor * dy[at + j], with at and
+   * factor those of windows[i] */
+  void (*avg_gradient)(const float *dy, const ronde__window_of *windows, int count, int64_t n, float *dx,
+                       bool accumulate);
   /* dx[offsets[i] + j] (+)= factor * dy[j] */
   void (*avg_window_backward)(const float *dy, const int64_t *offsets, int count, int64_t n, float factor, float *dx,
                               bool accumulate);

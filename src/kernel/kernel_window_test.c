@@ -75,23 +75,34 @@ static void test_max_of_many(void **state) {
   floats_free(&x);
 }
 
-/* The first three windows lie apart, and may be set. */
-static void test_max_backward(void **state) {
-  for (int count = 1; count <= WINDOWS; count++)
+/* Out of order, and two of them overlap. */
+static const ronde__window_of windows_of[WINDOWS] = {{3 * STRIDE, 2, 0.25f},
+                                                     {0, 0, 1},
+                                                     {STRIDE, RONDE__NO_PLACE - 1, 0.5f},
+                                                     {STRIDE + 9, 1, 3},
+                                                     {2 * STRIDE, 0, 0.125f}};
+
+static void test_max_gradient(void **state) {
+  floats dy = floats_make(4 * STRIDE, 1);
+  uint8_t which[4 * STRIDE];
+  const uint8_t places[] = {0, 1, 2, RONDE__NO_PLACE - 1, RONDE__NO_PLACE};
+  for (int i = 0; i < 4 * STRIDE; i++) which[i] = places[i * 7 % 5];
+  for (int count = 0; count <= WINDOWS; count++)
     for (int64_t k = 0; k < 2 * 62; k++) {
       int64_t n = k / 2;
-      bool add = k % 2 || count > 3;
-      floats dx = floats_make(4 * STRIDE, 1), got = floats_copy(&dx, 1), dy = floats_make(n, 2);
-      uint8_t *which = malloc((size_t)n + 1);
-      for (int64_t j = 0; j < n; j++) which[j] = (uint8_t)(j * 7 % count);
-      kernels->max_window_backward(dy.at, which, offsets, count, n, got.at, add);
-      for (int i = 0; i < count; i++)
-        for (int64_t j = 0; j < n; j++)
-          dx.at[offsets[i] + j] = (add ? dx.at[offsets[i] + j] : 0) + (which[j] == i ? dy.at[j] : 0);
-      for (int64_t i = 0; i < dx.n; i++) assert_true(fabsf(got.at[i] - dx.at[i]) <= 2e-7f);
-      free(which);
-      floats_free(&dx), floats_free(&got), floats_free(&dy);
+      bool add = k % 2;
+      floats dx = floats_make(n + 1, 2), got = floats_copy(&dx, 0);
+      kernels->max_gradient(dy.at, which, windows_of, count, n, got.at, add);
+      for (int64_t j = 0; j < n; j++) {
+        float sum = add ? dx.at[j] : 0;
+        for (int i = 0; i < count; i++)
+          if (which[windows_of[i].at + j] == windows_of[i].place) sum += dy.at[windows_of[i].at + j];
+        assert_true(got.at[j] == sum);
+      }
+      assert_true(same_bits(&got.at[n], &dx.at[n], 1));
+      floats_free(&dx), floats_free(&got);
     }
+  floats_free(&dy);
 }
 
 static void test_max_backward_of_one_place(void **state) {
@@ -111,13 +122,32 @@ static void test_max_backward_of_one_place(void **state) {
 }
 
 /* A NaN goes where it belongs and nowhere else. */
-static void test_max_backward_keeps_nan_apart(void **state) {
-  float dy[4] = {NAN, 1, INFINITY, 2}, dx[8] = {0};
+static void test_max_gradient_keeps_nan_apart(void **state) {
+  float dy[4] = {NAN, 1, INFINITY, 2}, dx[4] = {5, 5, 5, 5};
   const uint8_t which[4] = {0, 1, 1, 0};
-  const int64_t two[2] = {0, 4};
-  kernels->max_window_backward(dy, which, two, 2, 4, dx, true);
-  assert_true(isnan(dx[0]) && dx[4] == 0 && dx[1] == 0 && dx[5] == 1 && dx[2] == 0 && isinf(dx[6]) && dx[3] == 2 &&
-              dx[7] == 0);
+  kernels->max_gradient(dy, which, &(ronde__window_of){0, 0, 1}, 1, 4, dx, false);
+  assert_true(isnan(dx[0]) && dx[1] == 0 && dx[2] == 0 && dx[3] == 2);
+  kernels->max_gradient(dy, which, &(ronde__window_of){0, 1, 1}, 1, 4, dx, true);
+  assert_true(isnan(dx[0]) && dx[1] == 1 && isinf(dx[2]) && dx[3] == 2);
+}
+
+static void test_average_gradient(void **state) {
+  floats dy = floats_make(4 * STRIDE, 1);
+  for (int count = 0; count <= WINDOWS; count++)
+    for (int64_t k = 0; k < 2 * 62; k++) {
+      int64_t n = k / 2;
+      bool add = k % 2;
+      floats dx = floats_make(n + 1, 2), got = floats_copy(&dx, 0);
+      kernels->avg_gradient(dy.at, windows_of, count, n, got.at, add);
+      for (int64_t j = 0; j < n; j++) {
+        double sum = add ? (double)dx.at[j] : 0;
+        for (int i = 0; i < count; i++) sum += (double)windows_of[i].factor * (double)dy.at[windows_of[i].at + j];
+        assert_true(fabs((double)got.at[j] - sum) < 1e-6);
+      }
+      assert_true(same_bits(&got.at[n], &dx.at[n], 1));
+      floats_free(&dx), floats_free(&got);
+    }
+  floats_free(&dy);
 }
 
 static void test_average_and_its_backward(void **state) {
@@ -148,10 +178,11 @@ int main(void) {
       cmocka_unit_test(test_max),
       cmocka_unit_test(test_max_behind_a_bias),
       cmocka_unit_test(test_max_of_many),
-      cmocka_unit_test(test_max_backward),
+      cmocka_unit_test(test_max_gradient),
       cmocka_unit_test(test_max_backward_of_one_place),
-      cmocka_unit_test(test_max_backward_keeps_nan_apart),
+      cmocka_unit_test(test_max_gradient_keeps_nan_apart),
       cmocka_unit_test(test_average_and_its_backward),
+      cmocka_unit_test(test_average_gradient),
   };
   return RUN_WITH_EACH_TABLE(tests);
 }

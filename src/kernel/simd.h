@@ -160,11 +160,13 @@ void NAME(grouped_weights)(const ronde__grouped_weights *weights);
 void NAME(grouped_dots)(const ronde__grouped_dots *dots);
 void NAME(max_window)(const float *x, const int64_t *offsets, int count, int64_t n, const float *bias, int64_t n_bias,
                       bool relu, float *y, uint8_t *which);
-void NAME(max_window_backward)(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n,
-                               float *dx, bool accumulate);
+void NAME(max_gradient)(const float *dy, const uint8_t *which, const ronde__window_of *windows, int count, int64_t n,
+                        float *dx, bool accumulate);
 void NAME(max_place_backward)(const float *dy, const uint8_t *which, int place, int64_t n, float *dx);
 void NAME(avg_window)(const float *x, const int64_t *offsets, int count, int64_t n, float factor, float *y,
                       bool accumulate);
+void NAME(avg_gradient)(const float *dy, const ronde__window_of *windows, int count, int64_t n, float *dx,
+                        bool accumulate);
 void NAME(avg_window_backward)(const float *dy, const int64_t *offsets, int count, int64_t n, float factor, float *dx,
                                bool accumulate);
 void NAME(winograd)(ronde__winograd_map map, const ronde__winograd_tile *from, const ronde__winograd_tile *to,

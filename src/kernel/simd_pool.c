@@ -1,4 +1,4 @@
-/* Pooling windows over vectors of n floats. Windows of a gradient may overlap; they are added in the order of i. */
+/* Pooling windows over vectors of n floats. */
 #include "kernel/simd.h"
 
 #if RONDE_VECTOR_BYTES == 64
@@ -12,7 +12,6 @@ INLINE pool_lanes load_places(const uint8_t *p, int64_t live) {
   return _mm_maskz_loadu_epi8((__mmask16)((1u << live) - 1), p);
 }
 INLINE pool_lanes place_of(int place) { return _mm_set1_epi8((char)place); }
-INLINE pool_lanes next_place(pool_lanes x) { return _mm_add_epi8(x, _mm_set1_epi8(1)); }
 INLINE vec where_equal(pool_lanes a, pool_lanes b, vec x) {
   return (vec)_mm512_maskz_mov_ps(_mm_cmpeq_epi8_mask(a, b), (__m512)x);
 }
@@ -59,7 +58,6 @@ INLINE pool_lanes load_places(const uint8_t *p, int64_t live) {
   return __builtin_shufflevector(words, words, IN_FOURS) & in_own_byte(255);
 }
 INLINE pool_lanes place_of(int place) { return in_own_byte(place); }
-INLINE pool_lanes next_place(pool_lanes x) { return (pool_lanes)((uvec)x + (uvec)in_own_byte(1)); }
 INLINE vec where_equal(pool_lanes a, pool_lanes b, vec x) { return blend(a == b, x, (vec){0}); }
 #endif
 
@@ -100,30 +98,26 @@ void NAME(max_window)(const float *x, const int64_t *offsets, int count, int64_t
   else max_of(x, offsets, count, n, bias, n_bias, false, y, which);
 }
 
-INLINE void put_some(float *dx, vec part, int64_t live, const bool add) {
-  store_some(dx, add ? load_some(dx, live) + part : part, live);
+INLINE void max_gradient_some(const float *dy, const uint8_t *which, const ronde__window_of *windows, int count,
+                              int64_t live, const bool add, float *dx) {
+  vec sum = add ? load_some(dx, live) : (vec){0};
+  for (int i = 0; i < count; i++)
+    sum += where_equal(load_places(which + windows[i].at, live), place_of(windows[i].place),
+                       load_some(dy + windows[i].at, live));
+  store_some(dx, sum, live);
 }
 
-INLINE void max_backward_some(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t live,
-                              const bool add, float *dx) {
-  vec d = load_some(dy, live);
-  const pool_lanes stored = load_places(which, live);
-  pool_lanes present = place_of(0);
-  for (int i = 0; i < count; i++, present = next_place(present))
-    put_some(dx + offsets[i], where_equal(stored, present, d), live, add);
-}
-
-INLINE void max_backward(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n,
+INLINE void max_gradient(const float *dy, const uint8_t *which, const ronde__window_of *windows, int count, int64_t n,
                          const bool add, float *dx) {
   int64_t j = 0;
-  for (; j + LANES <= n; j += LANES) max_backward_some(dy + j, which + j, offsets, count, LANES, add, dx + j);
-  if (j < n) max_backward_some(dy + j, which + j, offsets, count, n - j, add, dx + j);
+  for (; j + LANES <= n; j += LANES) max_gradient_some(dy + j, which + j, windows, count, LANES, add, dx + j);
+  if (j < n) max_gradient_some(dy + j, which + j, windows, count, n - j, add, dx + j);
 }
 
-void NAME(max_window_backward)(const float *dy, const uint8_t *which, const int64_t *offsets, int count, int64_t n,
-                               float *dx, bool accumulate) {
-  if (accumulate) max_backward(dy, which, offsets, count, n, true, dx);
-  else max_backward(dy, which, offsets, count, n, false, dx);
+void NAME(max_gradient)(const float *dy, const uint8_t *which, const ronde__window_of *windows, int count, int64_t n,
+                        float *dx, bool accumulate) {
+  if (accumulate) max_gradient(dy, which, windows, count, n, true, dx);
+  else max_gradient(dy, which, windows, count, n, false, dx);
 }
 
 INLINE void place_some(const float *dy, const uint8_t *which, pool_lanes place, int64_t live, float *dx) {
@@ -135,6 +129,10 @@ void NAME(max_place_backward)(const float *dy, const uint8_t *which, int place, 
   int64_t j = 0;
   for (; j + LANES <= n; j += LANES) place_some(dy + j, which + j, own, LANES, dx + j);
   if (j < n) place_some(dy + j, which + j, own, n - j, dx + j);
+}
+
+INLINE void put_some(float *dx, vec part, int64_t live, const bool add) {
+  store_some(dx, add ? load_some(dx, live) + part : part, live);
 }
 
 INLINE void avg_some(const float *x, const int64_t *offsets, int count, int64_t live, float factor, const bool add,
@@ -155,6 +153,26 @@ void NAME(avg_window)(const float *x, const int64_t *offsets, int count, int64_t
                       bool accumulate) {
   if (accumulate) avg_of(x, offsets, count, n, factor, true, y);
   else avg_of(x, offsets, count, n, factor, false, y);
+}
+
+INLINE void avg_gradient_some(const float *dy, const ronde__window_of *windows, int count, int64_t live, const bool add,
+                              float *dx) {
+  vec sum = add ? load_some(dx, live) : (vec){0};
+  for (int i = 0; i < count; i++) sum += load_some(dy + windows[i].at, live) * windows[i].factor;
+  store_some(dx, sum, live);
+}
+
+INLINE void avg_gradient(const float *dy, const ronde__window_of *windows, int count, int64_t n, const bool add,
+                         float *dx) {
+  int64_t j = 0;
+  for (; j + LANES <= n; j += LANES) avg_gradient_some(dy + j, windows, count, LANES, add, dx + j);
+  if (j < n) avg_gradient_some(dy + j, windows, count, n - j, add, dx + j);
+}
+
+void NAME(avg_gradient)(const float *dy, const ronde__window_of *windows, int count, int64_t n, float *dx,
+                        bool accumulate) {
+  if (accumulate) avg_gradient(dy, windows, count, n, true, dx);
+  else avg_gradient(dy, windows, count, n, false, dx);
 }
 
 INLINE void avg_backward_some(const float *dy, const int64_t *offsets, int count, int64_t live, float factor,

@@ -3,35 +3,43 @@
  * adaptive kind, whose windows follow from the output's size. */
 #include "ops/pool2d.h"
 
-static float factor_of(const ronde__op_desc *desc, const ronde__window *w) {
-  return 1.0f / (float)(desc->attr.exclude_padding ? w->count : w->places);
-}
-
-static void avg_pool2d_forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s,
-                                     const ronde__pool2d_plane *plane) {
-  for (int64_t p = 0; p < s->out_pixels; p++) {
-    const ronde__window *w = &s->windows[p];
-    desc->compute.kernels->avg_window(plane->x + w->at * s->vector, w->offsets, w->count, s->vector, factor_of(desc, w),
-                                      plane->y + p * s->vector, false);
+static void avg_pool2d_forward_part(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
+                                    const ronde__pool2d_part *part) {
+  bool narrow = ronde__is_narrow(desc);
+  for (int64_t p = part->begin; p < part->end; p++) {
+    int64_t at;
+    const ronde__window *w = ronde__pool2d_window(s, p, &at);
+    int64_t from = part->in + at * s->pixel, to = part->out + p * s->pixel;
+    if (narrow)
+      desc->compute.bf16->avg_window(ronde__operand_from(&desc->in[0], call->in[0], from), w->offsets, w->count,
+                                     s->pixel, w->factor, ronde__operand_from(&desc->out[0], call->out[0], to));
+    else
+      desc->compute.kernels->avg_window(call->in[0] + from, w->offsets, w->count, s->pixel, w->factor,
+                                        call->out[0] + to, false);
   }
 }
 
-static void avg_pool2d_backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s,
-                                      const ronde__pool2d_plane *plane) {
-  for (int64_t p = 0; p < s->out_pixels; p++) {
-    const ronde__window *w = &s->windows[p];
-    desc->compute.kernels->avg_window_backward(plane->dy + p * s->vector, w->offsets, w->count, s->vector,
-                                               factor_of(desc, w), plane->dx + w->at * s->vector, plane->accumulate);
+static void avg_pool2d_backward_part(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
+                                     const ronde__pool2d_part *part) {
+  bool narrow = ronde__is_narrow(desc), add = call->accumulate_dinput[0];
+  for (int64_t p = part->begin; p < part->end; p++) {
+    int64_t at;
+    const ronde__windows_of *of = ronde__pool2d_windows_of(s, p, &at);
+    int64_t from = part->out + at * s->pixel, to = part->in + p * s->pixel;
+    if (narrow)
+      desc->compute.bf16->avg_gradient(ronde__operand_from(&desc->out[0], call->dout[0], from), of->at, of->count,
+                                       s->pixel, ronde__operand_from(&desc->in[0], call->din[0], to), add);
+    else desc->compute.kernels->avg_gradient(call->dout[0] + from, of->at, of->count, s->pixel, call->din[0] + to, add);
   }
 }
 
 static ronde_status avg_pool2d_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  ronde__pool2d_run(desc, state, call, false, avg_pool2d_forward_plane);
+  ronde__pool2d_run(desc, state, call, false, avg_pool2d_forward_part);
   return RONDE_OK;
 }
 
 static ronde_status avg_pool2d_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  if (call->din[0]) ronde__pool2d_run(desc, state, call, true, avg_pool2d_backward_plane);
+  if (call->din[0]) ronde__pool2d_run(desc, state, call, true, avg_pool2d_backward_part);
   return RONDE_OK;
 }
 
@@ -61,7 +69,6 @@ static ronde_status adaptive_infer(const ronde__op_attr *attr, const char *label
 
 static const ronde__form adaptive_form = {
     .bf16 = {.in = 1, .out = 1},
-    .work_elems = ronde__pool2d_work_elems,
     .prepare = adaptive_prepare,
     .release = ronde__pool2d_release,
     .forward = avg_pool2d_forward,
@@ -78,7 +85,6 @@ const ronde__op ronde__op_adaptive_avg_pool2d = {
 
 static const ronde__form avg_pool2d_form = {
     .bf16 = {.in = 1, .out = 1},
-    .work_elems = ronde__pool2d_work_elems,
     .prepare = ronde__pool2d_prepare,
     .release = ronde__pool2d_release,
     .forward = avg_pool2d_forward,

@@ -15,32 +15,47 @@ static size_t max_pool2d_saved_elems(const ronde__op_desc *desc, const void *sta
   return ronde__pool2d_indices_elems(&desc->out[0]);
 }
 
-static void max_pool2d_forward_plane(const ronde__op_desc *desc, const ronde__pool2d *s,
-                                     const ronde__pool2d_plane *plane) {
-  for (int64_t p = 0; p < s->out_pixels; p++) {
-    const ronde__window *w = &s->windows[p];
-    desc->compute.kernels->max_window(plane->x + w->at * s->vector, w->offsets, w->count, s->vector, NULL, 0,
-                                      desc->attr.act == RONDE__ACT_RELU, plane->y + p * s->vector,
-                                      plane->which + p * s->pixel);
+static void max_pool2d_forward_part(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
+                                    const ronde__pool2d_part *part) {
+  bool narrow = ronde__is_narrow(desc), relu = desc->attr.act == RONDE__ACT_RELU;
+  for (int64_t p = part->begin; p < part->end; p++) {
+    int64_t at;
+    const ronde__window *w = ronde__pool2d_window(s, p, &at);
+    int64_t from = part->in + at * s->pixel, to = part->out + p * s->pixel;
+    uint8_t *which = (uint8_t *)call->saved + to;
+    if (narrow)
+      desc->compute.bf16->max_window(ronde__operand_from(&desc->in[0], call->in[0], from), w->offsets, w->count,
+                                     s->pixel, relu, ronde__operand_from(&desc->out[0], call->out[0], to), which);
+    else
+      desc->compute.kernels->max_window(call->in[0] + from, w->offsets, w->count, s->pixel, NULL, 0, relu,
+                                        call->out[0] + to, which);
   }
 }
 
-static void max_pool2d_backward_plane(const ronde__op_desc *desc, const ronde__pool2d *s,
-                                      const ronde__pool2d_plane *plane) {
-  for (int64_t p = 0; p < s->out_pixels; p++) {
-    const ronde__window *w = &s->windows[p];
-    desc->compute.kernels->max_window_backward(plane->dy + p * s->vector, plane->which + p * s->pixel, w->offsets,
-                                               w->count, s->vector, plane->dx + w->at * s->vector, plane->accumulate);
+static void max_pool2d_backward_part(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
+                                     const ronde__pool2d_part *part) {
+  bool narrow = ronde__is_narrow(desc), add = call->accumulate_dinput[0];
+  for (int64_t p = part->begin; p < part->end; p++) {
+    int64_t at;
+    const ronde__windows_of *of = ronde__pool2d_windows_of(s, p, &at);
+    int64_t from = part->out + at * s->pixel, to = part->in + p * s->pixel;
+    if (narrow)
+      desc->compute.bf16->max_gradient(ronde__operand_from(&desc->out[0], call->dout[0], from),
+                                       (const uint8_t *)call->saved + from, of->at, of->count, s->pixel,
+                                       ronde__operand_from(&desc->in[0], call->din[0], to), add);
+    else
+      desc->compute.kernels->max_gradient(call->dout[0] + from, (const uint8_t *)call->saved + from, of->at, of->count,
+                                          s->pixel, call->din[0] + to, add);
   }
 }
 
 static ronde_status max_pool2d_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  ronde__pool2d_run(desc, state, call, false, max_pool2d_forward_plane);
+  ronde__pool2d_run(desc, state, call, false, max_pool2d_forward_part);
   return RONDE_OK;
 }
 
 static ronde_status max_pool2d_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  if (call->din[0]) ronde__pool2d_run(desc, state, call, true, max_pool2d_backward_plane);
+  if (call->din[0]) ronde__pool2d_run(desc, state, call, true, max_pool2d_backward_part);
   return RONDE_OK;
 }
 
@@ -48,7 +63,6 @@ static const ronde__form max_pool2d_form = {
     .bf16 = {.in = 1, .out = 1},
     .prepare = ronde__pool2d_prepare,
     .release = ronde__pool2d_release,
-    .work_elems = ronde__pool2d_work_elems,
     .saved_elems = max_pool2d_saved_elems,
     .forward = max_pool2d_forward,
     .backward = max_pool2d_backward,

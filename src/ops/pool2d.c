@@ -1,10 +1,8 @@
-/* What maximum and average pooling share: shape rule, layouts, the windows of each output, planes split over the threads. */
+/* What maximum and average pooling share: shape rule, layouts, the windows of each output, pixels split over the
+ * threads. */
 #include "ops/pool2d.h"
 
 #include "ops/gemm_list.h"
-#include "ops/widen.h"
-
-#include <string.h>
 
 ronde_status ronde__pool2d_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
                                  const char *const *in_labels, ronde__shape *out) {
@@ -41,56 +39,169 @@ ronde_status ronde__pool2d_prepare(const ronde__op_desc *desc, void **state_out)
   return ronde__pool2d_prepare_windows(desc, &h, &w, ronde__axis_forward, state_out);
 }
 
-/* Inputs of all windows along one axis. */
-static int64_t total_taps(const ronde__axis *axis, ronde__axis_fn taps) {
-  int64_t n = 0;
-  for (int64_t o = 0; o < axis->out; o++) n += taps(axis, o).count;
-  return n;
+/* ---- which windows there are ---- */
+
+/* What a window has along an axis. */
+typedef struct span {
+  int64_t at;        /* the first input */
+  int count, places; /* inputs, and places inside the input or its padding */
+} span;
+
+/* An output whose window has an input, as its tap-th. */
+typedef struct meeting {
+  int64_t out;
+  int tap;
+} meeting;
+
+/* An axis with all its windows: the meetings of input i are those from first[i] to first[i + 1], in the outputs' order. */
+typedef struct line {
+  int64_t n_in, n_out;
+  int dilation;
+  span *spans;
+  int64_t *first;
+  meeting *meetings;
+} line;
+
+static void line_free(line *l) {
+  ronde__free(l->spans);
+  ronde__free(l->first);
+  ronde__free(l->meetings);
 }
 
-/* Whether every input is in exactly one window along an axis. */
-static bool tiles(const ronde__axis *axis, ronde__axis_fn taps) {
-  int64_t next = 0;
+static bool line_make(const ronde__axis *axis, ronde__axis_fn taps, line *l) {
+  int64_t total = 0;
+  *l = (line){.n_in = axis->in, .n_out = axis->out, .dilation = axis->dilation};
+  l->spans = ronde__alloc((size_t)axis->out * sizeof *l->spans);
+  l->first = ronde__alloc((size_t)(axis->in + 1) * sizeof *l->first);
+  if (!l->spans || !l->first) return false;
   for (int64_t o = 0; o < axis->out; o++) {
     ronde__taps t = taps(axis, o);
-    if (t.at != next || (t.count > 1 && axis->dilation > 1)) return false;
-    next += t.count;
+    l->spans[o] = (span){t.at, t.count, ronde__axis_places(axis, o)};
+    for (int i = 0; i < t.count; i++) l->first[t.at + (int64_t)i * axis->dilation]++;
+    total += t.count;
   }
-  return next == axis->in;
+  l->meetings = ronde__alloc((size_t)total * sizeof *l->meetings);
+  if (!l->meetings) return false;
+  for (int64_t i = 1; i <= axis->in; i++) l->first[i] += l->first[i - 1];
+  for (int64_t o = axis->out - 1; o >= 0; o--)
+    for (int i = 0; i < l->spans[o].count; i++)
+      l->meetings[--l->first[l->spans[o].at + (int64_t)i * axis->dilation]] = (meeting){o, i};
+  return true;
 }
 
-/* Elements of a pixel of which a plane, widened, stays in the second cache: a number of quanta that divides it. */
-static int64_t stretch_of(const ronde__pool2d *s) {
-  enum { CACHED = 1 << 16 }; /* floats */
-  int64_t quanta = s->pixel / RONDE__QUANTUM;
-  int64_t n = ronde__min(quanta, ronde__max(1, CACHED / (s->in_pixels * RONDE__QUANTUM)));
-  while (quanta % n) n--;
-  return n * RONDE__QUANTUM;
+static bool outputs_alike(const line *l, int64_t a, int64_t b) {
+  return l->spans[a].count == l->spans[b].count && l->spans[a].places == l->spans[b].places;
+}
+
+static int64_t n_meetings(const line *l, int64_t i) { return l->first[i + 1] - l->first[i]; }
+
+static bool inputs_alike(const line *l, int64_t a, int64_t b) {
+  const meeting *x = l->meetings + l->first[a], *y = l->meetings + l->first[b];
+  if (n_meetings(l, a) != n_meetings(l, b)) return false;
+  for (int64_t i = 0; i < n_meetings(l, a); i++)
+    if (x[i].out - x->out != y[i].out - y->out || x[i].tap != y[i].tap || !outputs_alike(l, x[i].out, y[i].out))
+      return false;
+  return true;
+}
+
+/* The first position of a kind. */
+static int64_t first_of_kind(const ronde__pool2d_axis *axis, int kind) {
+  int64_t p = 0;
+  while (axis->kind[p] != kind) p++;
+  return p;
+}
+
+static bool sort_out(const line *l, int64_t n, bool (*alike)(const line *l, int64_t a, int64_t b),
+                     ronde__pool2d_axis *axis) {
+  axis->first = ronde__alloc((size_t)n * sizeof *axis->first);
+  axis->kind = ronde__alloc((size_t)n * sizeof *axis->kind);
+  if (!axis->first || !axis->kind) return false;
+  for (int64_t p = 0; p < n; p++) {
+    int kind = 0;
+    while (kind < axis->kinds && !alike(l, first_of_kind(axis, kind), p)) kind++;
+    axis->kind[p] = kind;
+    if (kind == axis->kinds) axis->kinds++;
+  }
+  return true;
+}
+
+/* Fills room at s->offsets, or counts how much it takes. */
+static int64_t list_windows(ronde__pool2d *s, const line l[2], bool exclude_padding) {
+  int64_t used = 0;
+  for (int k = 0; k < s->out[0].kinds * s->out[1].kinds; k++) {
+    const span *h = &l[0].spans[first_of_kind(&s->out[0], k / s->out[1].kinds)];
+    const span *w = &l[1].spans[first_of_kind(&s->out[1], k % s->out[1].kinds)];
+    int count = h->count * w->count;
+    if (s->offsets) {
+      float factor = 1.0f / (float)(exclude_padding ? count : h->places * w->places);
+      s->windows[k] = (ronde__window){s->offsets + used, count, factor};
+      for (int i = 0; i < count; i++)
+        s->offsets[used + i] =
+            ((int64_t)(i / w->count) * l[0].dilation * s->in_w + (int64_t)(i % w->count) * l[1].dilation) * s->pixel;
+    }
+    used += count;
+  }
+  return used;
+}
+
+static ronde__window_of window_of(const ronde__pool2d *s, const line l[2], const meeting *h, const meeting *w,
+                                  int64_t from, bool exclude_padding) {
+  const span *sh = &l[0].spans[h->out], *sw = &l[1].spans[w->out];
+  return (ronde__window_of){
+      .at = (h->out * s->out_w + w->out - from) * s->pixel,
+      .place = h->tap * sw->count + w->tap,
+      .factor = 1.0f / (float)(exclude_padding ? sh->count * sw->count : sh->places * sw->places)};
+}
+
+/* The same at s->of. */
+static int64_t list_windows_of(ronde__pool2d *s, const line l[2], bool exclude_padding) {
+  int64_t used = 0;
+  for (int k = 0; k < s->in[0].kinds * s->in[1].kinds; k++) {
+    int64_t y = first_of_kind(&s->in[0], k / s->in[1].kinds), x = first_of_kind(&s->in[1], k % s->in[1].kinds);
+    int64_t count = n_meetings(&l[0], y) * n_meetings(&l[1], x);
+    const meeting *h = l[0].meetings + l[0].first[y], *w = l[1].meetings + l[1].first[x];
+    for (int64_t i = 0; i < count && s->of; i++)
+      s->of[used + i] = window_of(s, l, h + i / n_meetings(&l[1], x), w + i % n_meetings(&l[1], x),
+                                  h->out * s->out_w + w->out, exclude_padding);
+    if (s->of) s->windows_of[k] = (ronde__windows_of){s->of + used, (int)count};
+    used += count;
+  }
+  return used;
+}
+
+static bool make_windows(ronde__pool2d *s, const line l[2], bool exclude_padding) {
+  for (int d = 0; d < 2; d++) {
+    if (!sort_out(&l[d], l[d].n_out, outputs_alike, &s->out[d]) || !sort_out(&l[d], l[d].n_in, inputs_alike, &s->in[d]))
+      return false;
+    for (int64_t o = 0; o < l[d].n_out; o++) s->out[d].first[o] = l[d].spans[o].at;
+    for (int64_t i = 0; i < l[d].n_in; i++)
+      s->in[d].first[i] = n_meetings(&l[d], i) ? l[d].meetings[l[d].first[i]].out : 0;
+  }
+  int64_t n_offsets = list_windows(s, l, exclude_padding), n_of = list_windows_of(s, l, exclude_padding);
+  s->windows = ronde__alloc((size_t)s->out[0].kinds * (size_t)s->out[1].kinds * sizeof *s->windows);
+  s->windows_of = ronde__alloc((size_t)s->in[0].kinds * (size_t)s->in[1].kinds * sizeof *s->windows_of);
+  s->offsets = ronde__alloc((size_t)n_offsets * sizeof *s->offsets);
+  s->of = ronde__alloc((size_t)n_of * sizeof *s->of);
+  if (!s->windows || !s->windows_of || !s->offsets || !s->of) return false;
+  list_windows(s, l, exclude_padding);
+  list_windows_of(s, l, exclude_padding);
+  return true;
 }
 
 ronde_status ronde__pool2d_prepare_windows(const ronde__op_desc *desc, const ronde__axis *h, const ronde__axis *w,
                                            ronde__axis_fn taps, void **state_out) {
   const ronde__phys *in = &desc->in[0], *out = &desc->out[0];
   ronde__pool2d *s;
+  line l[2] = {0};
   RONDE__ALLOC(s, sizeof *s, "pooling plan");
-  s->in_pixels = in->h * in->w, s->out_pixels = out->h * out->w;
+  s->in_w = in->w, s->in_pixels = in->h * in->w, s->out_w = out->w, s->out_pixels = out->h * out->w;
   s->planes = in->layout == RONDE__LANES ? in->c : ronde__phys_blocks(in);
   s->pixel = in->layout == RONDE__LANES ? in->block : in->n * in->block;
-  s->vector = ronde__is_narrow(desc) ? stretch_of(s) : s->pixel;
-  s->tiles = tiles(h, taps) && tiles(w, taps);
-  s->windows = ronde__alloc((size_t)s->out_pixels * sizeof *s->windows);
-  s->offsets = ronde__alloc((size_t)(total_taps(h, taps) * total_taps(w, taps)) * sizeof *s->offsets);
-  if (!s->windows || !s->offsets) {
+  bool made = line_make(h, taps, &l[0]) && line_make(w, taps, &l[1]) && make_windows(s, l, desc->attr.exclude_padding);
+  for (int d = 0; d < 2; d++) line_free(&l[d]);
+  if (!made) {
     ronde__pool2d_release(desc, s);
-    return ronde__fail(RONDE_E_MEMORY, "pooling plan: no memory for %lld windows", (long long)s->out_pixels);
-  }
-  int64_t used = 0;
-  for (int64_t p = 0; p < s->out_pixels; p++) {
-    ronde__taps th = taps(h, p / out->w), tw = taps(w, p % out->w);
-    s->windows[p] = (ronde__window){th.at * in->w + tw.at, s->offsets + used, th.count * tw.count,
-                                    ronde__axis_places(h, p / out->w) * ronde__axis_places(w, p % out->w)};
-    for (int y = 0; y < th.count; y++)
-      for (int x = 0; x < tw.count; x++) s->offsets[used++] = (y * h->dilation * in->w + x * w->dilation) * s->vector;
+    return ronde__fail(RONDE_E_MEMORY, "pooling plan: no memory for %lld windows", (long long)(out->h * out->w));
   }
   *state_out = s;
   return RONDE_OK;
@@ -99,19 +210,23 @@ ronde_status ronde__pool2d_prepare_windows(const ronde__op_desc *desc, const ron
 void ronde__pool2d_release(const ronde__op_desc *desc, void *state) {
   ronde__pool2d *s = state;
   if (!s) return;
+  for (int d = 0; d < 2; d++) {
+    ronde__free(s->out[d].first);
+    ronde__free(s->out[d].kind);
+    ronde__free(s->in[d].first);
+    ronde__free(s->in[d].kind);
+  }
   ronde__free(s->windows);
+  ronde__free(s->windows_of);
   ronde__free(s->offsets);
+  ronde__free(s->of);
   ronde__free(s);
 }
 
+/* ---- execution ---- */
+
 const char *ronde__pool2d_implementation(const ronde__op_desc *desc, const void *state) {
   return desc->compute.kernels->isa;
-}
-
-/* Of a thread: a plane of the input's side and one of the output's. */
-size_t ronde__pool2d_work_elems(const ronde__op_desc *desc, const void *state, bool backward) {
-  const ronde__pool2d *s = state;
-  return ronde__is_narrow(desc) ? (size_t)(desc->threads * (s->in_pixels + s->out_pixels) * s->vector) : 0;
 }
 
 typedef struct pool2d_job {
@@ -122,76 +237,15 @@ typedef struct pool2d_job {
   ronde__pool2d_fn fn;
 } pool2d_job;
 
-/* The stretches of `pixels` pixels, from element `at` on, side by side in room. */
-static void widen_stretches(const pool2d_job *j, const ronde__phys *phys, const float *x, int64_t at, int64_t pixels,
-                            float *room) {
-  int64_t n = j->pool->vector;
-  for (int64_t p = 0; p < pixels; p++) {
-    float *to = room + p * n;
-    const float *from = ronde__widen(j->desc, phys, x, at + p * j->pool->pixel, n, to);
-    if (from != to) memcpy(to, from, (size_t)n * sizeof *to);
-  }
-}
-
-static void narrow_stretches(const pool2d_job *j, const ronde__phys *phys, const float *room, int64_t at,
-                             int64_t pixels, float *x) {
-  int64_t n = j->pool->vector;
-  for (int64_t p = 0; p < pixels; p++) {
-    int64_t to = at + p * j->pool->pixel;
-    if (phys->bf16) ronde__narrow(j->desc, phys, room + p * n, n, x, to);
-    else memcpy(x + to, room + p * n, (size_t)n * sizeof *x);
-  }
-}
-
-/* Where the windows' gradients are added to what is there, it is cleared if it counts for nothing. */
-static bool begin_gradient(const pool2d_job *j, float *dx) {
-  const ronde__pool2d *s = j->pool;
-  if (j->call->accumulate_dinput[0]) return true;
-  if (!s->tiles) memset(dx, 0, (size_t)(s->in_pixels * s->vector) * sizeof *dx);
-  return !s->tiles;
-}
-
-static void run_plane(const pool2d_job *j, int64_t in_at, int64_t out_at) {
-  ronde__pool2d_plane plane = {.which = (uint8_t *)j->call->saved + out_at};
-  if (j->backward) {
-    plane.dx = j->call->din[0] + in_at, plane.dy = j->call->dout[0] + out_at;
-    plane.accumulate = begin_gradient(j, plane.dx);
-  } else {
-    plane.x = j->call->in[0] + in_at, plane.y = j->call->out[0] + out_at;
-  }
-  j->fn(j->desc, j->pool, &plane);
-}
-
-static void run_widened(const pool2d_job *j, int64_t in_at, int64_t out_at, float *in_room, float *out_room) {
-  const ronde__pool2d *s = j->pool;
-  const ronde__op_call *call = j->call;
-  const ronde__phys *in = &j->desc->in[0], *out = &j->desc->out[0];
-  ronde__pool2d_plane plane = {
-      .x = in_room, .dx = in_room, .y = out_room, .dy = out_room, .which = (uint8_t *)call->saved + out_at};
-  if (!j->backward) {
-    widen_stretches(j, in, call->in[0], in_at, s->in_pixels, in_room);
-    j->fn(j->desc, s, &plane);
-    narrow_stretches(j, out, out_room, out_at, s->out_pixels, call->out[0]);
-    return;
-  }
-  widen_stretches(j, out, call->dout[0], out_at, s->out_pixels, out_room);
-  if (call->accumulate_dinput[0]) widen_stretches(j, in, call->din[0], in_at, s->in_pixels, in_room);
-  plane.accumulate = begin_gradient(j, in_room);
-  j->fn(j->desc, s, &plane);
-  narrow_stretches(j, in, in_room, in_at, s->in_pixels, call->din[0]);
-}
-
 static void pool2d_part(void *arg, int thread, int n_threads) {
   const pool2d_job *j = arg;
   const ronde__pool2d *s = j->pool;
-  int64_t begin, end, stretches = s->pixel / s->vector, room = (s->in_pixels + s->out_pixels) * s->vector;
-  float *in_room = j->call->work + thread * room, *out_room = in_room + s->in_pixels * s->vector;
-  ronde__thread_chunk(s->planes * stretches, thread, n_threads, &begin, &end);
-  for (int64_t item = begin; item < end; item++) {
-    int64_t plane = item / stretches, first = item % stretches * s->vector;
-    int64_t in_at = plane * s->in_pixels * s->pixel + first, out_at = plane * s->out_pixels * s->pixel + first;
-    if (ronde__is_narrow(j->desc)) run_widened(j, in_at, out_at, in_room, out_room);
-    else run_plane(j, in_at, out_at);
+  int64_t begin, end, pixels = j->backward ? s->in_pixels : s->out_pixels;
+  ronde__thread_chunk(s->planes * pixels, thread, n_threads, &begin, &end);
+  for (int64_t plane = begin / pixels; plane * pixels < end; plane++) {
+    ronde__pool2d_part part = {plane * s->in_pixels * s->pixel, plane * s->out_pixels * s->pixel,
+                               ronde__max(begin - plane * pixels, 0), ronde__min(end - plane * pixels, pixels)};
+    j->fn(j->desc, s, j->call, &part);
   }
 }
 

@@ -1,25 +1,57 @@
 /* What max and average pooling share: the windows of every output pixel, over planes of vectors. In LANES a plane is a
- * channel and a pixel N floats; in BLOCKS a plane is a channel block and a pixel N * block floats: so one kernel serves
- * both. Of operands in bfloat16 a plane is a stretch of these vectors, widened in scratch. */
+ * channel and a pixel N elements; in BLOCKS a plane is a channel block and a pixel N * block elements: so one kernel
+ * serves both. A gradient is gathered: each input pixel adds what the windows give that have it, in their order. */
 #ifndef RONDE_POOL2D_H
 #define RONDE_POOL2D_H
 
+#include "ops/widen.h"
 #include "ops/window.h"
 
+/* The window of an output pixel, from its first input inside on. */
 typedef struct ronde__window {
-  int64_t at;             /* pixel of its first input inside */
-  const int64_t *offsets; /* elements from there, in row-major order of the window */
+  const int64_t *offsets; /* elements, in row-major order of the window */
   int count;
-  int places; /* inside the input or its padding */
+  float factor; /* of an average */
 } ronde__window;
 
+/* The windows that have an input pixel, from the first one's output on. */
+typedef struct ronde__windows_of {
+  const ronde__window_of *at;
+  int count;
+} ronde__windows_of;
+
+/* Of each position along an axis: the first one that it meets on the other side, and its kind. Positions of a kind meet
+ * others alike: most pixels share a few windows, which stay in cache. */
+typedef struct ronde__pool2d_axis {
+  int64_t *first;
+  int *kind;
+  int kinds;
+} ronde__pool2d_axis;
+
 typedef struct ronde__pool2d {
-  int64_t planes, in_pixels, out_pixels;
-  int64_t pixel, vector;  /* elements of a pixel, and of the part of it in a plane */
-  bool tiles;             /* every input is in exactly one window */
-  ronde__window *windows; /* [out_pixels] */
-  int64_t *offsets;       /* storage */
+  int64_t planes, in_w, in_pixels, out_w, out_pixels;
+  int64_t pixel;             /* elements */
+  ronde__pool2d_axis out[2]; /* height, width */
+  ronde__pool2d_axis in[2];
+  ronde__window *windows;        /* [kinds of output rows][kinds of output columns] */
+  ronde__windows_of *windows_of; /* [kinds of input rows][kinds of input columns] */
+  int64_t *offsets;              /* storage */
+  ronde__window_of *of;
 } ronde__pool2d;
+
+/* The window of output pixel p; *at_out: its first input pixel. */
+static inline const ronde__window *ronde__pool2d_window(const ronde__pool2d *s, int64_t p, int64_t *at_out) {
+  int64_t y = p / s->out_w, x = p % s->out_w;
+  *at_out = s->out[0].first[y] * s->in_w + s->out[1].first[x];
+  return &s->windows[s->out[0].kind[y] * s->out[1].kinds + s->out[1].kind[x]];
+}
+
+/* The windows that have input pixel p; *at_out: the output pixel of the first one. */
+static inline const ronde__windows_of *ronde__pool2d_windows_of(const ronde__pool2d *s, int64_t p, int64_t *at_out) {
+  int64_t y = p / s->in_w, x = p % s->in_w;
+  *at_out = s->in[0].first[y] * s->out_w + s->in[1].first[x];
+  return &s->windows_of[s->in[0].kind[y] * s->in[1].kinds + s->in[1].kind[x]];
+}
 
 ronde_status ronde__pool2d_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
                                  const char *const *in_labels, ronde__shape *out);
@@ -36,20 +68,16 @@ static inline size_t ronde__pool2d_indices_elems(const ronde__phys *out) {
   return (size_t)ronde__ceil_div(ronde__phys_elems(out), (int64_t)sizeof(float));
 }
 
-/* A plane in f32: x and dx [in_pixels][vector], y and dy [out_pixels][vector], of which forward has x and y, backward dx
- * and dy. */
-typedef struct ronde__pool2d_plane {
-  const float *x, *dy;
-  float *y, *dx;
-  uint8_t *which;  /* of the first output; those of the next pixel are a whole pixel further */
-  bool accumulate; /* to dx */
-} ronde__pool2d_plane;
+/* Pixels [begin, end) of a plane: of the output where fn goes forward, of the input where it goes backward. */
+typedef struct ronde__pool2d_part {
+  int64_t in, out; /* the first elements of the plane, in the input and in the output */
+  int64_t begin, end;
+} ronde__pool2d_part;
 
-/* Runs fn over the planes, split over the pool. */
-typedef void (*ronde__pool2d_fn)(const ronde__op_desc *desc, const ronde__pool2d *pool,
-                                 const ronde__pool2d_plane *plane);
+/* Calls fn for all planes, split over the pool. */
+typedef void (*ronde__pool2d_fn)(const ronde__op_desc *desc, const ronde__pool2d *pool, const ronde__op_call *call,
+                                 const ronde__pool2d_part *part);
 void ronde__pool2d_run(const ronde__op_desc *desc, const ronde__pool2d *pool, const ronde__op_call *call, bool backward,
                        ronde__pool2d_fn fn);
-size_t ronde__pool2d_work_elems(const ronde__op_desc *desc, const void *state, bool backward);
 
 #endif

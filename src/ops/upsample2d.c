@@ -49,8 +49,9 @@ static void upsample2d_part(void *arg, int thread, int n_threads) {
   int64_t begin, end;
   ronde__thread_chunk(s->planes * s->out_pixels, thread, n_threads, &begin, &end);
   for (int64_t i = begin; i < end; i++) {
-    const ronde__window *w = &s->windows[i % s->out_pixels];
-    int64_t small = i * s->pixel, large = (i / s->out_pixels * s->in_pixels + w->at) * s->pixel;
+    int64_t at;
+    const ronde__window *w = ronde__pool2d_window(s, i % s->out_pixels, &at);
+    int64_t small = i * s->pixel, large = (i / s->out_pixels * s->in_pixels + at) * s->pixel;
     if (j->backward)
       kernels->avg_window(call->dout[0] + large, w->offsets, w->count, s->pixel, 1, call->din[0] + small,
                           call->accumulate_dinput[0]);

@@ -18,6 +18,11 @@ static inline const void *ronde__operand_at(const ronde__phys *phys, const float
   return phys->bf16 ? (const void *)((const uint16_t *)x + at) : (const void *)(x + at);
 }
 
+/* An operand from element `at` on, for kernels that take both kinds. */
+static inline ronde__operand ronde__operand_from(const ronde__phys *phys, const float *x, int64_t at) {
+  return (ronde__operand){(void *)ronde__operand_at(phys, x, at), phys->bf16};
+}
+
 /* Elements [at, at + n) of an operand: where they lie if they are f32, else in room [n]. */
 static inline const float *ronde__widen(const ronde__op_desc *desc, const ronde__phys *phys, const float *x, int64_t at,
                                         int64_t n, float *room) {
