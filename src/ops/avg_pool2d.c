@@ -12,10 +12,10 @@ static void avg_pool2d_forward_part(const ronde__op_desc *desc, const ronde__poo
     int64_t from = part->in + at * s->pixel, to = part->out + p * s->pixel;
     if (narrow)
       desc->compute.bf16->avg_window(ronde__operand_from(&desc->in[0], call->in[0], from), w->offsets, w->count,
-                                     s->pixel, w->factor, ronde__operand_from(&desc->out[0], call->out[0], to));
+                                     part->n, w->factor, ronde__operand_from(&desc->out[0], call->out[0], to));
     else
-      desc->compute.kernels->avg_window(call->in[0] + from, w->offsets, w->count, s->pixel, w->factor,
-                                        call->out[0] + to, false);
+      desc->compute.kernels->avg_window(call->in[0] + from, w->offsets, w->count, part->n, w->factor, call->out[0] + to,
+                                        false);
   }
 }
 
@@ -28,8 +28,8 @@ static void avg_pool2d_backward_part(const ronde__op_desc *desc, const ronde__po
     int64_t from = part->out + at * s->pixel, to = part->in + p * s->pixel;
     if (narrow)
       desc->compute.bf16->avg_gradient(ronde__operand_from(&desc->out[0], call->dout[0], from), of->at, of->count,
-                                       s->pixel, ronde__operand_from(&desc->in[0], call->din[0], to), add);
-    else desc->compute.kernels->avg_gradient(call->dout[0] + from, of->at, of->count, s->pixel, call->din[0] + to, add);
+                                       part->n, ronde__operand_from(&desc->in[0], call->din[0], to), add);
+    else desc->compute.kernels->avg_gradient(call->dout[0] + from, of->at, of->count, part->n, call->din[0] + to, add);
   }
 }
 

@@ -25,9 +25,9 @@ static void max_pool2d_forward_part(const ronde__op_desc *desc, const ronde__poo
     uint8_t *which = (uint8_t *)call->saved + to;
     if (narrow)
       desc->compute.bf16->max_window(ronde__operand_from(&desc->in[0], call->in[0], from), w->offsets, w->count,
-                                     s->pixel, relu, ronde__operand_from(&desc->out[0], call->out[0], to), which);
+                                     part->n, relu, ronde__operand_from(&desc->out[0], call->out[0], to), which);
     else
-      desc->compute.kernels->max_window(call->in[0] + from, w->offsets, w->count, s->pixel, NULL, 0, relu,
+      desc->compute.kernels->max_window(call->in[0] + from, w->offsets, w->count, part->n, NULL, 0, relu,
                                         call->out[0] + to, which);
   }
 }
@@ -41,11 +41,11 @@ static void max_pool2d_backward_part(const ronde__op_desc *desc, const ronde__po
     int64_t from = part->out + at * s->pixel, to = part->in + p * s->pixel;
     if (narrow)
       desc->compute.bf16->max_gradient(ronde__operand_from(&desc->out[0], call->dout[0], from),
-                                       (const uint8_t *)call->saved + from, of->at, of->count, s->pixel,
+                                       (const uint8_t *)call->saved + from, of->at, of->count, part->n,
                                        ronde__operand_from(&desc->in[0], call->din[0], to), add);
     else
       desc->compute.kernels->max_gradient(call->dout[0] + from, (const uint8_t *)call->saved + from, of->at, of->count,
-                                          s->pixel, call->din[0] + to, add);
+                                          part->n, call->din[0] + to, add);
   }
 }
 

@@ -188,6 +188,12 @@ static bool make_windows(ronde__pool2d *s, const line l[2], bool exclude_padding
   return true;
 }
 
+/* Of rows of this width. */
+static int64_t stretch_of(int64_t width) {
+  enum { CACHED = 1 << 17, SHORTEST = 256 }; /* elements */
+  return ronde__max(SHORTEST, CACHED / width / RONDE__QUANTUM * RONDE__QUANTUM);
+}
+
 ronde_status ronde__pool2d_prepare_windows(const ronde__op_desc *desc, const ronde__axis *h, const ronde__axis *w,
                                            ronde__axis_fn taps, void **state_out) {
   const ronde__phys *in = &desc->in[0], *out = &desc->out[0];
@@ -197,6 +203,7 @@ ronde_status ronde__pool2d_prepare_windows(const ronde__op_desc *desc, const ron
   s->in_w = in->w, s->in_pixels = in->h * in->w, s->out_w = out->w, s->out_pixels = out->h * out->w;
   s->planes = in->layout == RONDE__LANES ? in->c : ronde__phys_blocks(in);
   s->pixel = in->layout == RONDE__LANES ? in->block : in->n * in->block;
+  s->stretch = stretch_of(in->w);
   bool made = line_make(h, taps, &l[0]) && line_make(w, taps, &l[1]) && make_windows(s, l, desc->attr.exclude_padding);
   for (int d = 0; d < 2; d++) line_free(&l[d]);
   if (!made) {
@@ -242,11 +249,15 @@ static void pool2d_part(void *arg, int thread, int n_threads) {
   const ronde__pool2d *s = j->pool;
   int64_t begin, end, pixels = j->backward ? s->in_pixels : s->out_pixels;
   ronde__thread_chunk(s->planes * pixels, thread, n_threads, &begin, &end);
-  for (int64_t plane = begin / pixels; plane * pixels < end; plane++) {
-    ronde__pool2d_part part = {plane * s->in_pixels * s->pixel, plane * s->out_pixels * s->pixel,
-                               ronde__max(begin - plane * pixels, 0), ronde__min(end - plane * pixels, pixels)};
-    j->fn(j->desc, s, j->call, &part);
-  }
+  for (int64_t plane = begin / pixels; plane * pixels < end; plane++)
+    for (int64_t first = 0; first < s->pixel; first += s->stretch) {
+      ronde__pool2d_part part = {.in = plane * s->in_pixels * s->pixel + first,
+                                 .out = plane * s->out_pixels * s->pixel + first,
+                                 .begin = ronde__max(begin - plane * pixels, 0),
+                                 .end = ronde__min(end - plane * pixels, pixels),
+                                 .n = ronde__min(s->stretch, s->pixel - first)};
+      j->fn(j->desc, s, j->call, &part);
+    }
 }
 
 void ronde__pool2d_run(const ronde__op_desc *desc, const ronde__pool2d *pool, const ronde__op_call *call, bool backward,

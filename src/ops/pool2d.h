@@ -31,6 +31,7 @@ typedef struct ronde__pool2d_axis {
 typedef struct ronde__pool2d {
   int64_t planes, in_w, in_pixels, out_w, out_pixels;
   int64_t pixel;             /* elements */
+  int64_t stretch;           /* so many elements of all pixels at a time, of which a few rows stay in cache */
   ronde__pool2d_axis out[2]; /* height, width */
   ronde__pool2d_axis in[2];
   ronde__window *windows;        /* [kinds of output rows][kinds of output columns] */
@@ -68,10 +69,11 @@ static inline size_t ronde__pool2d_indices_elems(const ronde__phys *out) {
   return (size_t)ronde__ceil_div(ronde__phys_elems(out), (int64_t)sizeof(float));
 }
 
-/* Pixels [begin, end) of a plane: of the output where fn goes forward, of the input where it goes backward. */
+/* Pixels [begin, end) of a plane: of the output where fn goes forward, of the input where it goes backward; n elements of
+ * each. */
 typedef struct ronde__pool2d_part {
   int64_t in, out; /* the first elements of the plane, in the input and in the output */
-  int64_t begin, end;
+  int64_t begin, end, n;
 } ronde__pool2d_part;
 
 /* Calls fn for all planes, split over the pool. */
