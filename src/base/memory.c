@@ -10,10 +10,13 @@
 
 #define ALIGNMENT 64
 #define HUGE_PAGE ((size_t)2 << 20)
+#define PAGE 4096
 
 void *ronde__alloc(size_t bytes) {
   void *p = NULL;
-  if (posix_memalign(&p, ALIGNMENT, bytes ? bytes : 1)) return NULL;
+  bool large = bytes >= HUGE_PAGE;
+  if (posix_memalign(&p, large ? HUGE_PAGE : ALIGNMENT, bytes ? bytes : 1)) return NULL;
+  if (large) madvise(p, bytes / PAGE * PAGE, MADV_HUGEPAGE);
   return memset(p, 0, bytes ? bytes : 1);
 }
 
@@ -31,9 +34,9 @@ void *ronde__pages_map(size_t bytes) {
   char *raw = mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (raw == MAP_FAILED) return NULL;
   size_t head = (HUGE_PAGE - (uintptr_t)raw % HUGE_PAGE) % HUGE_PAGE;
-  size_t used = (size_t)ronde__round_up((int64_t)bytes, 4096);
+  size_t used = (size_t)ronde__round_up((int64_t)bytes, PAGE);
   if (head) munmap(raw, head);
-  munmap(raw + head + used, HUGE_PAGE - head - (used - bytes) / 4096 * 4096);
+  munmap(raw + head + used, HUGE_PAGE - head - (used - bytes) / PAGE * PAGE);
   madvise(raw + head, used, MADV_HUGEPAGE);
   return raw + head;
 }

@@ -89,6 +89,7 @@ typedef float vec256 __attribute__((vector_size(32)));
 typedef float loose_quad __attribute__((vector_size(16), aligned(4), may_alias));
 
 INLINE quad load_quad(const float *p) { return *(const loose_quad *)p; }
+INLINE void store_quad(float *p, quad x) { *(loose_quad *)p = x; }
 
 /* A shuffle of two vectors that does the same in each 128-bit part: 0 to 3 are a part's lanes of a, 4 to 7 of b. */
 #define LANE(part, i) (part) + (i) % 4 + (i) / 4 * LANES
@@ -130,16 +131,35 @@ INLINE void transpose_tile(const float *src, int64_t ld_src, float *dst, int64_t
   store(dst + 3 * ld_dst, IN_PARTS(high01, high23, 2, 3, 6, 7));
 }
 
-/* Columns in groups of a cache line, so that lines of src are used up and lines of dst filled while near. */
+/* Four rows, four columns. */
+INLINE void transpose_quads(const float *src, int64_t ld_src, float *dst, int64_t ld_dst) {
+  quad r0 = load_quad(src), r1 = load_quad(src + ld_src), r2 = load_quad(src + 2 * ld_src),
+       r3 = load_quad(src + 3 * ld_src);
+  quad low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5), high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
+  quad low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5), high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
+  store_quad(dst, __builtin_shufflevector(low01, low23, 0, 1, 4, 5));
+  store_quad(dst + ld_dst, __builtin_shufflevector(low01, low23, 2, 3, 6, 7));
+  store_quad(dst + 2 * ld_dst, __builtin_shufflevector(high01, high23, 0, 1, 4, 5));
+  store_quad(dst + 3 * ld_dst, __builtin_shufflevector(high01, high23, 2, 3, 6, 7));
+}
+
+/* Columns in groups of a cache line, so that lines of src are used up and lines of dst filled while near. Of many rows no
+ * hardware fetches the next lines, so they are asked for. */
 void NAME(transpose)(const float *src, int64_t ld_src, int64_t rows, int64_t cols, float *dst, int64_t ld_dst) {
   enum { GROUP = 16 };
   for (int64_t c0 = 0; c0 < cols; c0 += GROUP) {
     int64_t end = ronde__min(c0 + GROUP, cols), r = 0;
-    for (; r + LANES <= rows; r += LANES) {
+    for (; r + 4 <= rows;) {
+      const bool wide = r + LANES <= rows;
+      const float *from = src + r * ld_src;
+      const int height = wide ? LANES : 4;
       int64_t c = c0;
-      for (; c + 4 <= end; c += 4) transpose_tile(src + r * ld_src + c, ld_src, dst + c * ld_dst + r, ld_dst);
+      for (int i = 0; i < height; i++) __builtin_prefetch(from + i * ld_src + c0 + GROUP);
+      for (; wide && c + 4 <= end; c += 4) transpose_tile(from + c, ld_src, dst + c * ld_dst + r, ld_dst);
+      for (; c + 4 <= end; c += 4) transpose_quads(from + c, ld_src, dst + c * ld_dst + r, ld_dst);
       for (; c < end; c++)
-        for (int i = 0; i < LANES; i++) dst[c * ld_dst + r + i] = src[(r + i) * ld_src + c];
+        for (int i = 0; i < height; i++) dst[c * ld_dst + r + i] = from[i * ld_src + c];
+      r += height;
     }
     for (; r < rows; r++)
       for (int64_t c = c0; c < end; c++) dst[c * ld_dst + r] = src[r * ld_src + c];
