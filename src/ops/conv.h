@@ -9,15 +9,16 @@
 #include "ops/gemm_list.h"
 #include "ops/window.h"
 
-extern const ronde__form ronde__conv_depthwise; /* BLOCKS -> BLOCKS, groups == channels on both sides */
-extern const ronde__form ronde__conv_grouped;   /* BLOCKS -> BLOCKS, several groups a block, as wide on both sides */
-extern const ronde__form ronde__conv_groups;    /* other groups: one after the other, by the forms below */
-extern const ronde__form ronde__conv_bf16;      /* BLOCKS -> BLOCKS, operands of bfloat16 */
-extern const ronde__form ronde__conv_toeplitz;  /* BLOCKS -> BLOCKS: 3x3 on maps of 2x2 pixels */
-extern const ronde__form ronde__conv_winograd;  /* BLOCKS -> BLOCKS: 3x3 at stride 1 where it saves multiplications */
-extern const ronde__form ronde__conv_blocks;    /* BLOCKS -> BLOCKS */
-extern const ronde__form ronde__conv_lanes;     /* LANES -> LANES: few channels on both sides */
-extern const ronde__form ronde__conv_first;     /* LANES -> BLOCKS: first layers, without a data gradient */
+extern const ronde__form ronde__conv_depthwise;  /* BLOCKS -> BLOCKS, groups == channels on both sides */
+extern const ronde__form ronde__conv_grouped;    /* BLOCKS -> BLOCKS, several groups a block, as wide on both sides */
+extern const ronde__form ronde__conv_groups;     /* other groups: one after the other, by the forms below */
+extern const ronde__form ronde__conv_bf16;       /* BLOCKS -> BLOCKS, operands of bfloat16 */
+extern const ronde__form ronde__conv_toeplitz;   /* BLOCKS -> BLOCKS: 3x3 on maps of 2x2 pixels */
+extern const ronde__form ronde__conv_winograd;   /* BLOCKS -> BLOCKS: 3x3 at stride 1 where it saves multiplications */
+extern const ronde__form ronde__conv_blocks;     /* BLOCKS -> BLOCKS */
+extern const ronde__form ronde__conv_lanes;      /* LANES -> LANES: few channels on both sides */
+extern const ronde__form ronde__conv_first_bf16; /* LANES -> BLOCKS: the same for tiles, without a pooling */
+extern const ronde__form ronde__conv_first;      /* LANES -> BLOCKS: first layers, without a data gradient */
 
 extern const ronde__op ronde__op_conv2d;
 

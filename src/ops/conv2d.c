@@ -121,8 +121,13 @@ static bool conv2d_dead_tap(const ronde__op_desc *desc, int64_t t) {
 }
 
 static const ronde__form *const conv2d_forms[] = {
-    &ronde__conv_depthwise,         &ronde__conv_grouped, &ronde__conv_groups,
-    RONDE__CONV_FORMS_OF_ONE_GROUP, &ronde__conv_first,   NULL,
+    &ronde__conv_depthwise,
+    &ronde__conv_grouped,
+    &ronde__conv_groups,
+    RONDE__CONV_FORMS_OF_ONE_GROUP,
+    &ronde__conv_first_bf16,
+    &ronde__conv_first,
+    NULL,
 };
 
 const ronde__op ronde__op_conv2d = {

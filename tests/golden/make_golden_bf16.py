@@ -46,7 +46,7 @@ DEEP = {
     "resnet18-cifar-3x32x32-b42": (1.0, 2.0),
     "resnet50-3x32x32-b42": (1.0, 2.0),
 }
-ROUNDED = ["deepspeech2-tiny-t20-b4", "tacotron2-tiny-t20-b6"]
+ROUNDED = ["resnet18-3x32x32-b42", "deepspeech2-tiny-t20-b4", "tacotron2-tiny-t20-b6"]
 STEPS = 10
 
 
