@@ -1,6 +1,9 @@
 /* First convolutions with a max pooling: as one step of the plan where that may be, and eager, call by call: the same
  * bits. */
 #include "graph/net_testing.h"
+#include "kernel/bf16.h"
+
+#include <math.h>
 
 static ronde_tensor *pool_of(ronde_tensor *x, int h, int w, int stride) {
   return ronde_max_pool2d(
@@ -77,11 +80,11 @@ static ronde_status define(void *user, ronde_graph *graph) {
   return ronde__graph_finish(graph);
 }
 
+static const ronde__bf16 *bf16; /* NULL: layers multiply in f32 */
+
 static ronde__net *net_of(const ronde_graph *graph, const network *eager, ronde__pool *pool, ronde__prof *prof) {
-  ronde__net_options options = {.compute = {.kernels = ronde__kernels_available(0), .gemm = RONDE__GEMM_XSMM},
-                                .pool = pool,
-                                .prof = prof,
-                                .training = true};
+  ronde__net_options options = {
+      .compute = {ronde__kernels_available(0), RONDE__GEMM_XSMM, bf16}, .pool = pool, .prof = prof, .training = true};
   if (eager) options.define = define, options.define_user = (void *)eager;
   ronde__net *net;
   assert_int_equal(ronde__net_create(graph, &options, &net), RONDE_OK);
@@ -124,6 +127,53 @@ static void same_bits_joined_and_apart(void **unused) {
     }
 }
 
+static ronde__net *net_with(const ronde_graph *graph, ronde__pool *pool, const ronde__bf16 *format) {
+  bf16 = format;
+  ronde__net *net = net_of(graph, NULL, pool, NULL);
+  bf16 = NULL;
+  return net;
+}
+
+static void assert_near(ronde__net *x, ronde__net *wanted) {
+  const float *a = ronde__net_gradients(x), *b = ronde__net_gradients(wanted);
+  double error = 0, size = 0;
+  for (size_t i = 0; i < ronde__net_n_elems(x); i++) {
+    error += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+    size += (double)b[i] * b[i];
+  }
+  if (!(sqrt(error) <= 0.1 * sqrt(size))) fail_msg("gradients differ by %g of %g", sqrt(error), sqrt(size));
+}
+
+/* Near f32, where rounding now and then makes another place the maximum; and the same bits on three threads. */
+static void joined_in_bfloat16(void **unused) {
+  static const int64_t batches[] = {7, 1, 42, 130};
+  ronde__pool *pool;
+  assert_int_equal(ronde__pool_create(3, &pool), RONDE_OK);
+  for (size_t i = 0; i < RONDE__COUNT(cases) && ronde__bf16_available(0); i++) {
+    ronde_graph *graph = graph_of(&cases[i].network);
+    ronde__net *f32 = net_with(graph, NULL, NULL), *one = net_with(graph, NULL, ronde__bf16_available(0));
+    ronde__net *three = net_with(graph, pool, ronde__bf16_available(0));
+    for (size_t b = 0; b < RONDE__COUNT(batches); b++) {
+      examples e = examples_make(graph, batches[b]);
+      ronde__net *const nets[] = {f32, one, three};
+      ronde__net_result results[3];
+      for (int n = 0; n < 3; n++) {
+        assert_int_equal(ronde__net_forward(nets[n], &e.batch, 1 / (float)batches[b], NULL, &results[n]), RONDE_OK);
+        assert_int_equal(ronde__net_backward(nets[n], false, NULL), RONDE_OK);
+      }
+      assert_true(fabs(results[1].loss_sum - results[0].loss_sum) <= 0.02 * fabs(results[0].loss_sum));
+      assert_near(one, f32);
+      assert_true(results[1].loss_sum == results[2].loss_sum);
+      assert_memory_equal(ronde__net_gradients(one), ronde__net_gradients(three),
+                          ronde__net_n_elems(one) * sizeof(float));
+      examples_free(&e);
+    }
+    ronde__net_destroy(f32), ronde__net_destroy(one), ronde__net_destroy(three);
+    ronde_graph_destroy(graph);
+  }
+  ronde__pool_destroy(pool);
+}
+
 static void joins_what_it_may(void **unused) {
   for (size_t i = 0; i < RONDE__COUNT(cases); i++) {
     ronde__prof *prof;
@@ -145,6 +195,7 @@ static void joins_what_it_may(void **unused) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(same_bits_joined_and_apart),
+      cmocka_unit_test(joined_in_bfloat16),
       cmocka_unit_test(joins_what_it_may),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
