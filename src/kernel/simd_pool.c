@@ -39,7 +39,7 @@ INLINE void store_indices(uint8_t *p, ivec index, int64_t live) {
 
 /* Places are compared where they lie, each lane in another byte of its word: widening bytes takes compilers many moves. */
 INLINE ivec in_own_byte(int place) {
-  ivec x;
+  ivec x = {0};
   for (int i = 0; i < LANES; i++) x[i] = (int32_t)((uint32_t)place << i % 4 * 8);
   return x;
 }
