@@ -17,7 +17,7 @@ extern const ronde__form ronde__conv_toeplitz;   /* BLOCKS -> BLOCKS: 3x3 on map
 extern const ronde__form ronde__conv_winograd;   /* BLOCKS -> BLOCKS: 3x3 at stride 1 where it saves multiplications */
 extern const ronde__form ronde__conv_blocks;     /* BLOCKS -> BLOCKS */
 extern const ronde__form ronde__conv_lanes;      /* LANES -> LANES: few channels on both sides */
-extern const ronde__form ronde__conv_first_bf16; /* LANES -> BLOCKS: as conv_first, for tiles */
+extern const ronde__form ronde__conv_first_bf16; /* LANES -> BLOCKS: the same for tiles, without a pooling */
 extern const ronde__form ronde__conv_first;      /* LANES -> BLOCKS: first layers, without a data gradient */
 
 extern const ronde__op ronde__op_conv2d;
