@@ -32,20 +32,19 @@ INLINE __m128i get_places(const uint8_t *p, lanes live) {
   return live == all ? _mm_loadu_si128((const __m128i *)p) : _mm_maskz_loadu_epi8(live, p);
 }
 
-/* fn with the kinds of both operands known when compiling. */
-#define BY_KIND(fn, a, b, ...)                                \
-  do {                                                        \
-    if (!(a).narrow) fn(false, true, a, b, __VA_ARGS__);      \
-    else if (!(b).narrow) fn(true, false, a, b, __VA_ARGS__); \
-    else fn(true, true, a, b, __VA_ARGS__);                   \
+#define BY_REGISTERS(some, a_narrow, b_narrow, n, ...)                                   \
+  do {                                                                                   \
+    int64_t j = 0;                                                                       \
+    for (; j + LANES <= (n); j += LANES) some(j, all, a_narrow, b_narrow, __VA_ARGS__);  \
+    if (j < (n)) some(j, (lanes)((1u << ((n)-j)) - 1), a_narrow, b_narrow, __VA_ARGS__); \
   } while (0)
 
-/* A register at a time from j on, by some(j, live). */
-#define BY_REGISTERS(n, some, ...)                                   \
-  do {                                                               \
-    int64_t j = 0;                                                   \
-    for (; j + LANES <= (n); j += LANES) some(j, all, __VA_ARGS__);  \
-    if (j < (n)) some(j, (lanes)((1u << ((n)-j)) - 1), __VA_ARGS__); \
+/* A register of the n elements at a time, by some(j, live, ...) with the kinds of operands a and b known when compiling. */
+#define EACH(some, n, a, b, ...)                                                 \
+  do {                                                                           \
+    if (!(a).narrow) BY_REGISTERS(some, false, true, n, a, b, __VA_ARGS__);      \
+    else if (!(b).narrow) BY_REGISTERS(some, true, false, n, a, b, __VA_ARGS__); \
+    else BY_REGISTERS(some, true, true, n, a, b, __VA_ARGS__);                   \
   } while (0)
 
 INLINE void max_some(int64_t j, const lanes live, const bool x_narrow, const bool y_narrow, ronde__operand x,
@@ -69,14 +68,9 @@ INLINE void max_some(int64_t j, const lanes live, const bool x_narrow, const boo
   else _mm_mask_storeu_epi8(which + j, live, index);
 }
 
-INLINE void max_window(const bool x_narrow, const bool y_narrow, ronde__operand x, ronde__operand y,
-                       const int64_t *offsets, int count, int64_t n, bool relu, uint8_t *which) {
-  BY_REGISTERS(n, max_some, x_narrow, y_narrow, x, y, offsets, count, relu, which);
-}
-
 void ronde__bf16_max_window(ronde__operand x, const int64_t *offsets, int count, int64_t n, bool relu, ronde__operand y,
                             uint8_t *which) {
-  BY_KIND(max_window, x, y, offsets, count, n, relu, which);
+  EACH(max_some, n, x, y, offsets, count, relu, which);
 }
 
 INLINE void max_gradient_some(int64_t j, const lanes live, const bool dy_narrow, const bool dx_narrow,
@@ -90,14 +84,9 @@ INLINE void max_gradient_some(int64_t j, const lanes live, const bool dy_narrow,
   put(dx_narrow, dx, j, live, sum);
 }
 
-INLINE void max_gradient(const bool dy_narrow, const bool dx_narrow, ronde__operand dy, ronde__operand dx,
-                         const uint8_t *which, const ronde__window_of *windows, int count, int64_t n, bool accumulate) {
-  BY_REGISTERS(n, max_gradient_some, dy_narrow, dx_narrow, dy, dx, which, windows, count, accumulate);
-}
-
 void ronde__bf16_max_gradient(ronde__operand dy, const uint8_t *which, const ronde__window_of *windows, int count,
                               int64_t n, ronde__operand dx, bool accumulate) {
-  BY_KIND(max_gradient, dy, dx, which, windows, count, n, accumulate);
+  EACH(max_gradient_some, n, dy, dx, which, windows, count, accumulate);
 }
 
 INLINE void avg_some(int64_t j, const lanes live, const bool x_narrow, const bool y_narrow, ronde__operand x,
@@ -107,14 +96,9 @@ INLINE void avg_some(int64_t j, const lanes live, const bool x_narrow, const boo
   put(y_narrow, y, j, live, _mm512_mul_ps(sum, _mm512_set1_ps(factor)));
 }
 
-INLINE void avg_window(const bool x_narrow, const bool y_narrow, ronde__operand x, ronde__operand y,
-                       const int64_t *offsets, int count, int64_t n, float factor) {
-  BY_REGISTERS(n, avg_some, x_narrow, y_narrow, x, y, offsets, count, factor);
-}
-
 void ronde__bf16_avg_window(ronde__operand x, const int64_t *offsets, int count, int64_t n, float factor,
                             ronde__operand y) {
-  BY_KIND(avg_window, x, y, offsets, count, n, factor);
+  EACH(avg_some, n, x, y, offsets, count, factor);
 }
 
 INLINE void avg_gradient_some(int64_t j, const lanes live, const bool dy_narrow, const bool dx_narrow,
@@ -126,12 +110,7 @@ INLINE void avg_gradient_some(int64_t j, const lanes live, const bool dy_narrow,
   put(dx_narrow, dx, j, live, sum);
 }
 
-INLINE void avg_gradient(const bool dy_narrow, const bool dx_narrow, ronde__operand dy, ronde__operand dx,
-                         const ronde__window_of *windows, int count, int64_t n, bool accumulate) {
-  BY_REGISTERS(n, avg_gradient_some, dy_narrow, dx_narrow, dy, dx, windows, count, accumulate);
-}
-
 void ronde__bf16_avg_gradient(ronde__operand dy, const ronde__window_of *windows, int count, int64_t n,
                               ronde__operand dx, bool accumulate) {
-  BY_KIND(avg_gradient, dy, dx, windows, count, n, accumulate);
+  EACH(avg_gradient_some, n, dy, dx, windows, count, accumulate);
 }

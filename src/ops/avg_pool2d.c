@@ -3,43 +3,35 @@
  * adaptive kind, whose windows follow from the output's size. */
 #include "ops/pool2d.h"
 
-static void avg_pool2d_forward_part(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
-                                    const ronde__pool2d_part *part) {
-  bool narrow = ronde__is_narrow(desc);
-  for (int64_t p = part->begin; p < part->end; p++) {
-    int64_t at;
-    const ronde__window *w = ronde__pool2d_window(s, p, &at);
-    int64_t from = part->in + at * s->pixel, to = part->out + p * s->pixel;
-    if (narrow)
-      desc->compute.bf16->avg_window(ronde__operand_from(&desc->in[0], call->in[0], from), w->offsets, w->count,
-                                     part->n, w->factor, ronde__operand_from(&desc->out[0], call->out[0], to));
-    else
-      desc->compute.kernels->avg_window(call->in[0] + from, w->offsets, w->count, part->n, w->factor, call->out[0] + to,
-                                        false);
-  }
+static void avg_pool2d_forward_pixel(const ronde__op_desc *desc, const ronde__op_call *call,
+                                     const ronde__pool2d_pixel *p) {
+  const ronde__window *w = p->window;
+  if (p->narrow)
+    desc->compute.bf16->avg_window(ronde__operand_from(&desc->in[0], call->in[0], p->from), w->offsets, w->count, p->n,
+                                   w->factor, ronde__operand_from(&desc->out[0], call->out[0], p->to));
+  else
+    desc->compute.kernels->avg_window(call->in[0] + p->from, w->offsets, w->count, p->n, w->factor,
+                                      call->out[0] + p->to, false);
 }
 
-static void avg_pool2d_backward_part(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
-                                     const ronde__pool2d_part *part) {
-  bool narrow = ronde__is_narrow(desc), add = call->accumulate_dinput[0];
-  for (int64_t p = part->begin; p < part->end; p++) {
-    int64_t at;
-    const ronde__windows_of *of = ronde__pool2d_windows_of(s, p, &at);
-    int64_t from = part->out + at * s->pixel, to = part->in + p * s->pixel;
-    if (narrow)
-      desc->compute.bf16->avg_gradient(ronde__operand_from(&desc->out[0], call->dout[0], from), of->at, of->count,
-                                       part->n, ronde__operand_from(&desc->in[0], call->din[0], to), add);
-    else desc->compute.kernels->avg_gradient(call->dout[0] + from, of->at, of->count, part->n, call->din[0] + to, add);
-  }
+static void avg_pool2d_backward_pixel(const ronde__op_desc *desc, const ronde__op_call *call,
+                                      const ronde__pool2d_pixel *p) {
+  bool add = call->accumulate_dinput[0];
+  if (p->narrow)
+    desc->compute.bf16->avg_gradient(ronde__operand_from(&desc->out[0], call->dout[0], p->from), p->of->at,
+                                     p->of->count, p->n, ronde__operand_from(&desc->in[0], call->din[0], p->to), add);
+  else
+    desc->compute.kernels->avg_gradient(call->dout[0] + p->from, p->of->at, p->of->count, p->n, call->din[0] + p->to,
+                                        add);
 }
 
 static ronde_status avg_pool2d_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  ronde__pool2d_run(desc, state, call, false, avg_pool2d_forward_part);
+  ronde__pool2d_run(desc, state, call, false, avg_pool2d_forward_pixel);
   return RONDE_OK;
 }
 
 static ronde_status avg_pool2d_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  if (call->din[0]) ronde__pool2d_run(desc, state, call, true, avg_pool2d_backward_part);
+  if (call->din[0]) ronde__pool2d_run(desc, state, call, true, avg_pool2d_backward_pixel);
   return RONDE_OK;
 }
 

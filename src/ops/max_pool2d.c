@@ -15,47 +15,38 @@ static size_t max_pool2d_saved_elems(const ronde__op_desc *desc, const void *sta
   return ronde__pool2d_indices_elems(&desc->out[0]);
 }
 
-static void max_pool2d_forward_part(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
-                                    const ronde__pool2d_part *part) {
-  bool narrow = ronde__is_narrow(desc), relu = desc->attr.act == RONDE__ACT_RELU;
-  for (int64_t p = part->begin; p < part->end; p++) {
-    int64_t at;
-    const ronde__window *w = ronde__pool2d_window(s, p, &at);
-    int64_t from = part->in + at * s->pixel, to = part->out + p * s->pixel;
-    uint8_t *which = (uint8_t *)call->saved + to;
-    if (narrow)
-      desc->compute.bf16->max_window(ronde__operand_from(&desc->in[0], call->in[0], from), w->offsets, w->count,
-                                     part->n, relu, ronde__operand_from(&desc->out[0], call->out[0], to), which);
-    else
-      desc->compute.kernels->max_window(call->in[0] + from, w->offsets, w->count, part->n, NULL, 0, relu,
-                                        call->out[0] + to, which);
-  }
+static void max_pool2d_forward_pixel(const ronde__op_desc *desc, const ronde__op_call *call,
+                                     const ronde__pool2d_pixel *p) {
+  const ronde__window *w = p->window;
+  uint8_t *which = (uint8_t *)call->saved + p->to;
+  bool relu = desc->attr.act == RONDE__ACT_RELU;
+  if (p->narrow)
+    desc->compute.bf16->max_window(ronde__operand_from(&desc->in[0], call->in[0], p->from), w->offsets, w->count, p->n,
+                                   relu, ronde__operand_from(&desc->out[0], call->out[0], p->to), which);
+  else
+    desc->compute.kernels->max_window(call->in[0] + p->from, w->offsets, w->count, p->n, NULL, 0, relu,
+                                      call->out[0] + p->to, which);
 }
 
-static void max_pool2d_backward_part(const ronde__op_desc *desc, const ronde__pool2d *s, const ronde__op_call *call,
-                                     const ronde__pool2d_part *part) {
-  bool narrow = ronde__is_narrow(desc), add = call->accumulate_dinput[0];
-  for (int64_t p = part->begin; p < part->end; p++) {
-    int64_t at;
-    const ronde__windows_of *of = ronde__pool2d_windows_of(s, p, &at);
-    int64_t from = part->out + at * s->pixel, to = part->in + p * s->pixel;
-    if (narrow)
-      desc->compute.bf16->max_gradient(ronde__operand_from(&desc->out[0], call->dout[0], from),
-                                       (const uint8_t *)call->saved + from, of->at, of->count, part->n,
-                                       ronde__operand_from(&desc->in[0], call->din[0], to), add);
-    else
-      desc->compute.kernels->max_gradient(call->dout[0] + from, (const uint8_t *)call->saved + from, of->at, of->count,
-                                          part->n, call->din[0] + to, add);
-  }
+static void max_pool2d_backward_pixel(const ronde__op_desc *desc, const ronde__op_call *call,
+                                      const ronde__pool2d_pixel *p) {
+  const uint8_t *which = (const uint8_t *)call->saved + p->from;
+  bool add = call->accumulate_dinput[0];
+  if (p->narrow)
+    desc->compute.bf16->max_gradient(ronde__operand_from(&desc->out[0], call->dout[0], p->from), which, p->of->at,
+                                     p->of->count, p->n, ronde__operand_from(&desc->in[0], call->din[0], p->to), add);
+  else
+    desc->compute.kernels->max_gradient(call->dout[0] + p->from, which, p->of->at, p->of->count, p->n,
+                                        call->din[0] + p->to, add);
 }
 
 static ronde_status max_pool2d_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  ronde__pool2d_run(desc, state, call, false, max_pool2d_forward_part);
+  ronde__pool2d_run(desc, state, call, false, max_pool2d_forward_pixel);
   return RONDE_OK;
 }
 
 static ronde_status max_pool2d_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  if (call->din[0]) ronde__pool2d_run(desc, state, call, true, max_pool2d_backward_part);
+  if (call->din[0]) ronde__pool2d_run(desc, state, call, true, max_pool2d_backward_pixel);
   return RONDE_OK;
 }
 

@@ -104,44 +104,35 @@ static bool inputs_alike(const line *l, int64_t a, int64_t b) {
   return true;
 }
 
-/* The first position of a kind. */
-static int64_t first_of_kind(const ronde__pool2d_axis *axis, int kind) {
-  int64_t p = 0;
-  while (axis->kind[p] != kind) p++;
-  return p;
-}
-
+/* Compares with the latest kinds only, so that an axis of many kinds takes no longer by position: a kind may be there
+ * twice. */
 static bool sort_out(const line *l, int64_t n, bool (*alike)(const line *l, int64_t a, int64_t b),
                      ronde__pool2d_axis *axis) {
+  enum { COMPARED = 16 };
   axis->first = ronde__alloc((size_t)n * sizeof *axis->first);
   axis->kind = ronde__alloc((size_t)n * sizeof *axis->kind);
-  if (!axis->first || !axis->kind) return false;
+  axis->example = ronde__alloc((size_t)n * sizeof *axis->example);
+  if (!axis->first || !axis->kind || !axis->example) return false;
   for (int64_t p = 0; p < n; p++) {
-    int kind = 0;
-    while (kind < axis->kinds && !alike(l, first_of_kind(axis, kind), p)) kind++;
+    int kind = ronde__max(0, axis->kinds - COMPARED);
+    while (kind < axis->kinds && !alike(l, axis->example[kind], p)) kind++;
     axis->kind[p] = kind;
-    if (kind == axis->kinds) axis->kinds++;
+    if (kind == axis->kinds) axis->example[axis->kinds++] = p;
   }
   return true;
 }
 
-/* Fills room at s->offsets, or counts how much it takes. */
-static int64_t list_windows(ronde__pool2d *s, const line l[2], bool exclude_padding) {
-  int64_t used = 0;
+static void list_windows(ronde__pool2d *s, const line l[2], bool exclude_padding) {
+  int64_t *offsets = s->offsets;
   for (int k = 0; k < s->out[0].kinds * s->out[1].kinds; k++) {
-    const span *h = &l[0].spans[first_of_kind(&s->out[0], k / s->out[1].kinds)];
-    const span *w = &l[1].spans[first_of_kind(&s->out[1], k % s->out[1].kinds)];
+    const span *h = &l[0].spans[s->out[0].example[k / s->out[1].kinds]];
+    const span *w = &l[1].spans[s->out[1].example[k % s->out[1].kinds]];
     int count = h->count * w->count;
-    if (s->offsets) {
-      float factor = 1.0f / (float)(exclude_padding ? count : h->places * w->places);
-      s->windows[k] = (ronde__window){s->offsets + used, count, factor};
-      for (int i = 0; i < count; i++)
-        s->offsets[used + i] =
-            ((int64_t)(i / w->count) * l[0].dilation * s->in_w + (int64_t)(i % w->count) * l[1].dilation) * s->pixel;
-    }
-    used += count;
+    s->windows[k] = (ronde__window){offsets, count, 1.0f / (float)(exclude_padding ? count : h->places * w->places)};
+    for (int i = 0; i < count; i++)
+      *offsets++ =
+          ((int64_t)(i / w->count) * l[0].dilation * s->in_w + (int64_t)(i % w->count) * l[1].dilation) * s->pixel;
   }
-  return used;
 }
 
 static ronde__window_of window_of(const ronde__pool2d *s, const line l[2], const meeting *h, const meeting *w,
@@ -153,35 +144,36 @@ static ronde__window_of window_of(const ronde__pool2d *s, const line l[2], const
       .factor = 1.0f / (float)(exclude_padding ? sh->count * sw->count : sh->places * sw->places)};
 }
 
-/* The same at s->of. */
-static int64_t list_windows_of(ronde__pool2d *s, const line l[2], bool exclude_padding) {
-  int64_t used = 0;
+static void list_windows_of(ronde__pool2d *s, const line l[2], bool exclude_padding) {
+  ronde__window_of *of = s->of;
   for (int k = 0; k < s->in[0].kinds * s->in[1].kinds; k++) {
-    int64_t y = first_of_kind(&s->in[0], k / s->in[1].kinds), x = first_of_kind(&s->in[1], k % s->in[1].kinds);
-    int64_t count = n_meetings(&l[0], y) * n_meetings(&l[1], x);
+    int64_t y = s->in[0].example[k / s->in[1].kinds], x = s->in[1].example[k % s->in[1].kinds];
+    int64_t across = n_meetings(&l[1], x), count = n_meetings(&l[0], y) * across;
     const meeting *h = l[0].meetings + l[0].first[y], *w = l[1].meetings + l[1].first[x];
-    for (int64_t i = 0; i < count && s->of; i++)
-      s->of[used + i] = window_of(s, l, h + i / n_meetings(&l[1], x), w + i % n_meetings(&l[1], x),
-                                  h->out * s->out_w + w->out, exclude_padding);
-    if (s->of) s->windows_of[k] = (ronde__windows_of){s->of + used, (int)count};
-    used += count;
+    s->windows_of[k] = (ronde__windows_of){of, (int)count};
+    for (int64_t i = 0; i < count; i++)
+      *of++ = window_of(s, l, h + i / across, w + i % across, h->out * s->out_w + w->out, exclude_padding);
   }
-  return used;
 }
 
 static bool make_windows(ronde__pool2d *s, const line l[2], bool exclude_padding) {
+  size_t n_windows = 1, n_windows_of = 1, n_offsets = 1, n_of = 1;
   for (int d = 0; d < 2; d++) {
+    size_t offsets = 0, of = 0;
     if (!sort_out(&l[d], l[d].n_out, outputs_alike, &s->out[d]) || !sort_out(&l[d], l[d].n_in, inputs_alike, &s->in[d]))
       return false;
     for (int64_t o = 0; o < l[d].n_out; o++) s->out[d].first[o] = l[d].spans[o].at;
     for (int64_t i = 0; i < l[d].n_in; i++)
       s->in[d].first[i] = n_meetings(&l[d], i) ? l[d].meetings[l[d].first[i]].out : 0;
+    for (int k = 0; k < s->out[d].kinds; k++) offsets += (size_t)l[d].spans[s->out[d].example[k]].count;
+    for (int k = 0; k < s->in[d].kinds; k++) of += (size_t)n_meetings(&l[d], s->in[d].example[k]);
+    n_windows *= (size_t)s->out[d].kinds, n_windows_of *= (size_t)s->in[d].kinds;
+    n_offsets *= offsets, n_of *= of;
   }
-  int64_t n_offsets = list_windows(s, l, exclude_padding), n_of = list_windows_of(s, l, exclude_padding);
-  s->windows = ronde__alloc((size_t)s->out[0].kinds * (size_t)s->out[1].kinds * sizeof *s->windows);
-  s->windows_of = ronde__alloc((size_t)s->in[0].kinds * (size_t)s->in[1].kinds * sizeof *s->windows_of);
-  s->offsets = ronde__alloc((size_t)n_offsets * sizeof *s->offsets);
-  s->of = ronde__alloc((size_t)n_of * sizeof *s->of);
+  s->windows = ronde__alloc(n_windows * sizeof *s->windows);
+  s->windows_of = ronde__alloc(n_windows_of * sizeof *s->windows_of);
+  s->offsets = ronde__alloc(n_offsets * sizeof *s->offsets);
+  s->of = ronde__alloc(n_of * sizeof *s->of);
   if (!s->windows || !s->windows_of || !s->offsets || !s->of) return false;
   list_windows(s, l, exclude_padding);
   list_windows_of(s, l, exclude_padding);
@@ -214,14 +206,18 @@ ronde_status ronde__pool2d_prepare_windows(const ronde__op_desc *desc, const ron
   return RONDE_OK;
 }
 
+static void axis_free(ronde__pool2d_axis *axis) {
+  ronde__free(axis->first);
+  ronde__free(axis->kind);
+  ronde__free(axis->example);
+}
+
 void ronde__pool2d_release(const ronde__op_desc *desc, void *state) {
   ronde__pool2d *s = state;
   if (!s) return;
   for (int d = 0; d < 2; d++) {
-    ronde__free(s->out[d].first);
-    ronde__free(s->out[d].kind);
-    ronde__free(s->in[d].first);
-    ronde__free(s->in[d].kind);
+    axis_free(&s->out[d]);
+    axis_free(&s->in[d]);
   }
   ronde__free(s->windows);
   ronde__free(s->windows_of);
@@ -244,20 +240,29 @@ typedef struct pool2d_job {
   ronde__pool2d_fn fn;
 } pool2d_job;
 
+/* Pixels [begin, end) of a plane, from these elements of it on. */
+static void run_pixels(const pool2d_job *j, int64_t begin, int64_t end, int64_t from, int64_t to, int64_t n) {
+  const ronde__pool2d *s = j->pool;
+  ronde__pool2d_pixel pixel = {.n = n, .narrow = ronde__is_narrow(j->desc)};
+  for (int64_t p = begin, at; p < end; p++) {
+    if (j->backward) pixel.of = ronde__pool2d_windows_of(s, p, &at);
+    else pixel.window = ronde__pool2d_window(s, p, &at);
+    pixel.from = from + at * s->pixel, pixel.to = to + p * s->pixel;
+    j->fn(j->desc, j->call, &pixel);
+  }
+}
+
 static void pool2d_part(void *arg, int thread, int n_threads) {
   const pool2d_job *j = arg;
   const ronde__pool2d *s = j->pool;
-  int64_t begin, end, pixels = j->backward ? s->in_pixels : s->out_pixels;
+  int64_t pixels = j->backward ? s->in_pixels : s->out_pixels, others = j->backward ? s->out_pixels : s->in_pixels;
+  int64_t begin, end;
   ronde__thread_chunk(s->planes * pixels, thread, n_threads, &begin, &end);
   for (int64_t plane = begin / pixels; plane * pixels < end; plane++)
-    for (int64_t first = 0; first < s->pixel; first += s->stretch) {
-      ronde__pool2d_part part = {.in = plane * s->in_pixels * s->pixel + first,
-                                 .out = plane * s->out_pixels * s->pixel + first,
-                                 .begin = ronde__max(begin - plane * pixels, 0),
-                                 .end = ronde__min(end - plane * pixels, pixels),
-                                 .n = ronde__min(s->stretch, s->pixel - first)};
-      j->fn(j->desc, s, j->call, &part);
-    }
+    for (int64_t first = 0; first < s->pixel; first += s->stretch)
+      run_pixels(j, ronde__max(begin - plane * pixels, 0), ronde__min(end - plane * pixels, pixels),
+                 plane * others * s->pixel + first, plane * pixels * s->pixel + first,
+                 ronde__min(s->stretch, s->pixel - first));
 }
 
 void ronde__pool2d_run(const ronde__op_desc *desc, const ronde__pool2d *pool, const ronde__op_call *call, bool backward,

@@ -25,6 +25,7 @@ typedef struct ronde__windows_of {
 typedef struct ronde__pool2d_axis {
   int64_t *first;
   int *kind;
+  int64_t *example; /* [kinds]: a position of each */
   int kinds;
 } ronde__pool2d_axis;
 
@@ -69,16 +70,19 @@ static inline size_t ronde__pool2d_indices_elems(const ronde__phys *out) {
   return (size_t)ronde__ceil_div(ronde__phys_elems(out), (int64_t)sizeof(float));
 }
 
-/* Pixels [begin, end) of a plane: of the output where fn goes forward, of the input where it goes backward; n elements of
- * each. */
-typedef struct ronde__pool2d_part {
-  int64_t in, out; /* the first elements of the plane, in the input and in the output */
-  int64_t begin, end, n;
-} ronde__pool2d_part;
+/* What is computed: n elements of an output pixel forward, of an input pixel's gradient backward. */
+typedef struct ronde__pool2d_pixel {
+  int64_t from, to; /* where its windows begin, and where it lies: elements of the input and the output forward, of the
+                       output's and the input's gradient backward */
+  int64_t n;
+  bool narrow;                 /* an operand, at least */
+  const ronde__window *window; /* forward */
+  const ronde__windows_of *of; /* backward */
+} ronde__pool2d_pixel;
 
-/* Calls fn for all planes, split over the pool. */
-typedef void (*ronde__pool2d_fn)(const ronde__op_desc *desc, const ronde__pool2d *pool, const ronde__op_call *call,
-                                 const ronde__pool2d_part *part);
+/* Calls fn for the pixels of all planes, split over the pool. */
+typedef void (*ronde__pool2d_fn)(const ronde__op_desc *desc, const ronde__op_call *call,
+                                 const ronde__pool2d_pixel *pixel);
 void ronde__pool2d_run(const ronde__op_desc *desc, const ronde__pool2d *pool, const ronde__op_call *call, bool backward,
                        ronde__pool2d_fn fn);
 
