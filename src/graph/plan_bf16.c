@@ -25,12 +25,36 @@ static bool may_be_bf16(const ronde__plan *plan, int value) {
          value != plan->output;
 }
 
+static bool is_bf16(const ronde__plan *plan, int value, const takers *of) {
+  return may_be_bf16(plan, value) && !of[value].refused && of[value].multiply;
+}
+
+/* A step that takes its values in one format refuses all where one cannot be bfloat16. Whether it refused any. */
+static bool refuse_together(const ronde__plan *plan, const ronde__plan_step *step, takers *of) {
+  bool all = true, is_new = false;
+  if (!step->desc.form || !step->desc.form->one_format) return false;
+  for (int i = 0; i < step->desc.n_inputs; i++) all &= is_bf16(plan, step->in[i], of);
+  for (int i = 0; i < step->desc.n_outputs; i++) all &= is_bf16(plan, step->out[i], of);
+  for (int i = 0; i < step->desc.n_inputs && !all; i++)
+    is_new |= !of[step->in[i]].refused, of[step->in[i]].refused = true;
+  for (int i = 0; i < step->desc.n_outputs && !all; i++)
+    is_new |= !of[step->out[i]].refused, of[step->out[i]].refused = true;
+  return is_new;
+}
+
+static bool refuse_any(const ronde__plan *plan, takers *of) {
+  bool any = false;
+  for (int i = 0; i < plan->n_steps; i++) any |= refuse_together(plan, &plan->steps[i], of);
+  return any;
+}
+
 ronde_status ronde__plan_choose_bf16(ronde__plan *plan) {
   takers *of;
   RONDE__ALLOC(of, (size_t)plan->n_values * sizeof *of, "plan");
   for (int i = 0; i < plan->n_steps; i++) ask_step(&plan->steps[i], of);
-  for (int i = 0; i < plan->n_values; i++)
-    plan->values[i].phys.bf16 = may_be_bf16(plan, i) && !of[i].refused && of[i].multiply;
+  while (refuse_any(plan, of)) {
+  }
+  for (int i = 0; i < plan->n_values; i++) plan->values[i].phys.bf16 = is_bf16(plan, i, of);
   for (int i = 0; i < plan->n_steps; i++) {
     ronde__plan_step *step = &plan->steps[i];
     for (int j = 0; j < step->desc.n_inputs; j++) step->desc.in[j].bf16 = plan->values[step->in[j]].phys.bf16;

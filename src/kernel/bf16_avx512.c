@@ -261,6 +261,8 @@ const ronde__bf16 ronde__bf16_avx512 = {
     .max_gradient = ronde__bf16_max_gradient,
     .avg_window = ronde__bf16_avg_window,
     .avg_gradient = ronde__bf16_avg_gradient,
+    .norm = &ronde__narrow_norm,
+    .grouped = &ronde__narrow_grouped,
     .peak = peak_avx512,
     .peak_flops = CHAINS * 2.0 * 2 * PANEL,
 };

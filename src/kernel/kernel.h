@@ -158,41 +158,64 @@ typedef struct ronde__grid {
 
 enum { RONDE__GROUPED_COLUMNS = 4 };
 
+/* In the kernels of ronde__norm_kernels and ronde__grouped_kernels the elements of values and of their gradients are f32, or
+ * bfloat16 (those of bf16.h), rounded once where they are written; all else is f32. */
+
+/* Batch normalisation over rows [rows][n] of channels, n a multiple of 16. */
+typedef struct ronde__norm_kernels {
+  /* mean[j] of the rows, and m2[j], the sum of (x - mean)^2 */
+  void (*moments)(const void *x, int64_t rows, int64_t n, float *mean, float *m2);
+  /* y = x * scale[j] + shift[j] (+ residual, where it is not NULL), behind a ReLU where asked; y may be x or residual */
+  void (*affine)(const void *x, const void *residual, int64_t rows, int64_t n, const float *scale, const float *shift,
+                 bool relu, void *y);
+  /* the rows' sums of dy and of dy * (x - mean[j]); dy is first set to zero where the output y of a ReLU is not
+   * positive, if y is not NULL; it only counts as zero where x * scale[j] + shift[j] is not, if shift is not NULL */
+  void (*sums)(void *dy, const void *y, const void *x, int64_t rows, int64_t n, const float *mean, const float *scale,
+               const float *shift, float *sum_dy, float *sum_dyx);
+  /* dx (+)= dy * a[j] + (x - mean[j]) * b[j] + c[j]; dx may be dy, which counts as zero where x * a[j] + shift[j] is not
+   * positive, if shift is not NULL */
+  void (*backward)(const void *dy, const void *x, int64_t rows, int64_t n, const float *mean, const float *a,
+                   const float *b, const float *c, const float *shift, void *dx, bool accumulate);
+} ronde__norm_kernels;
+
 /* Outputs of RONDE__GROUPED_COLUMNS neighbours in a row, all of whose taps in a row fall inside, and one or two rows: the
  * sums over taps and k of weights and inputs. */
 typedef struct ronde__grouped_tile {
-  const float *x; /* of the first tap of the first output */
+  const void *x; /* of the first tap of the first output */
   int64_t x_row, x_column;
   const float *w; /* of the first tap */
   int64_t w_row, w_column, w_input;
-  float *y;
+  void *y;
   int64_t y_row, y_column;
   int taps[2], stride[2];
   int rows;       /* of outputs */
   int begin, end; /* of the (rows - 1) stride[0] + taps[0] rows of inputs, those that are there */
   int64_t n, block;
   int group;
+  const float *bias; /* [block]; NULL: none */
   bool accumulate;
 } ronde__grouped_tile;
 
 /* The same of any rows by a list: y[r][j] (+)= sum over t < count and k of w_t[k][j] * x_t[r][...]; x_t and w_t lie
- * x_offsets[t], w_offsets[t] bytes after x, w. */
+ * x_offsets[t], w_offsets[t] elements after x, w. */
 typedef struct ronde__grouped_rows {
-  const float *x, *w;
+  const void *x;
+  const float *w;
   const uint64_t *x_offsets, *w_offsets;
   int64_t count, rows, block;
   int group;
   int64_t w_input;
-  float *y;
+  void *y;
+  const float *bias; /* [block]; NULL: none */
   bool accumulate;
 } ronde__grouped_rows;
 
 /* Adds the gradients of taps [taps[0]][taps[1]] for 16 channels from `channel` on, over `tiles` times
  * RONDE__GROUPED_COLUMNS neighbouring outputs of one row, all of whose taps fall inside. */
 typedef struct ronde__grouped_weights {
-  const float *x; /* of the first tap of the first output */
+  const void *x; /* of the first tap of the first output */
   int64_t x_row, x_column;
-  const float *dy;
+  const void *dy;
   int64_t dy_column;
   float *dw;
   int64_t w_row, w_column, w_input;
@@ -203,12 +226,19 @@ typedef struct ronde__grouped_weights {
 
 /* The same of one tap over any rows: out[k][j] += sum over r < rows of dy[r][j] * x[r][...]. */
 typedef struct ronde__grouped_dots {
-  const float *dy, *x;
+  const void *dy, *x;
   int64_t rows, block, channel;
   int group;
   int64_t w_input;
   float *out;
 } ronde__grouped_dots;
+
+typedef struct ronde__grouped_kernels {
+  void (*tile)(const ronde__grouped_tile *tile);
+  void (*rows)(const ronde__grouped_rows *rows);
+  void (*weights)(const ronde__grouped_weights *weights);
+  void (*dots)(const ronde__grouped_dots *dots);
+} ronde__grouped_kernels;
 
 /* Which tiles there are. */
 static inline bool ronde__grouped_tile_fits(int taps_w, int stride, int group) {
@@ -347,21 +377,7 @@ typedef struct ronde__kernels {
   void (*bf16_pack)(const float *x, const uint16_t *in, float *residual, uint16_t *out, int64_t n);
   void (*bf16_unpack)(const uint16_t *in, float *x, int64_t n);
 
-  /* Batch normalisation over rows [rows][n] of channels, n a multiple of 16. */
-  /* mean[j] of the rows, and m2[j], the sum of (x - mean)^2 */
-  void (*column_moments)(const float *x, int64_t rows, int64_t n, float *mean, float *m2);
-  /* y = x * scale[j] + shift[j] (+ residual, where it is not NULL), behind a ReLU where asked; y may be x or residual
-   */
-  void (*affine_rows)(const float *x, const float *residual, int64_t rows, int64_t n, const float *scale,
-                      const float *shift, bool relu, float *y);
-  /* the rows' sums of dy and of dy * (x - mean[j]); dy is first set to zero where the output y of a ReLU is not
-   * positive, if y is not NULL; it only counts as zero where x * scale[j] + shift[j] is not, if shift is not NULL */
-  void (*norm_sums)(float *dy, const float *y, const float *x, int64_t rows, int64_t n, const float *mean,
-                    const float *scale, const float *shift, float *sum_dy, float *sum_dyx);
-  /* dx (+)= dy * a[j] + (x - mean[j]) * b[j] + c[j]; dx may be dy, which counts as zero where x * a[j] + shift[j] is not
-   * positive, if shift is not NULL */
-  void (*norm_backward)(const float *dy, const float *x, int64_t rows, int64_t n, const float *mean, const float *a,
-                        const float *b, const float *c, const float *shift, float *dx, bool accumulate);
+  const ronde__norm_kernels *norm;
 
   /* Normalisation of rows [rows][n] by their own statistics (ronde__row_norm); statistics [rows][2]: each row's mean and r. */
   void (*row_norm)(const ronde__row_norm *norm, const float *x, int64_t rows, int64_t n, float *statistics, float *y);
@@ -372,11 +388,7 @@ typedef struct ronde__kernels {
   void (*row_norm_sums)(const float *x, const float *dy, const float *statistics, int64_t ld, int64_t rows, int64_t n,
                         float *dweight, float *dbias);
 
-  /* Convolution in groups (see ronde__grouped_tile). */
-  void (*grouped_tile)(const ronde__grouped_tile *tile);
-  void (*grouped_rows)(const ronde__grouped_rows *rows);
-  void (*grouped_weights)(const ronde__grouped_weights *weights);
-  void (*grouped_dots)(const ronde__grouped_dots *dots);
+  const ronde__grouped_kernels *grouped;
 
   /* Windows: y[j] = max over i < count of x[offsets[i] + j] + bias[j % n_bias]; which[j] = the first i that has it (NaN
    * counts as the largest). n_bias is a multiple of 16 that divides n; bias may be NULL. relu: y[j] = relu(max), and

@@ -70,6 +70,24 @@ INLINE void store_some(float *p, vec x, int64_t live) {
 }
 #endif
 
+/* Elements of values: f32, or bfloat16 in the sources that are compiled once more for it (RONDE_NARROW). */
+#ifdef RONDE_NARROW
+typedef uint16_t elem;
+INLINE vec load_elem(const elem *p) { return (vec)_mm512_cvtpbh_ps((__m256bh)_mm256_loadu_si256((const __m256i *)p)); }
+INLINE void store_elem(elem *p, vec x) { _mm256_storeu_si256((__m256i *)p, (__m256i)_mm512_cvtneps_pbh((__m512)x)); }
+INLINE float widened(elem x) {
+  uint32_t bits = (uint32_t)x << 16;
+  float wide;
+  memcpy(&wide, &bits, sizeof wide);
+  return wide;
+}
+#else
+typedef float elem;
+INLINE vec load_elem(const elem *p) { return load(p); }
+INLINE void store_elem(elem *p, vec x) { store(p, x); }
+INLINE float widened(elem x) { return x; }
+#endif
+
 INLINE vec as_float(ivec x) { return (vec)x; }
 INLINE ivec as_int(vec x) { return (ivec)x; }
 /* Lanes of a where the mask (all ones or all zeros, as comparisons give) is set, else of b. */
@@ -89,7 +107,10 @@ INLINE float lane_sum(vec x) {
   return sum[0] + sum[1];
 }
 
-/* The functions of the table. */
+/* The tables, and the functions of that of all. */
+
+extern const ronde__norm_kernels NAME(norm);
+extern const ronde__grouped_kernels NAME(grouped);
 
 void NAME(gemm_tile)(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
                      const uint64_t *b_offsets, int64_t count, float *c, ronde__ahead *ahead);
@@ -142,22 +163,11 @@ void NAME(additive_scores_back)(const float *q, const float *k, int64_t ld, int6
                                 const float *slopes, float *dq, float *dk, float *dw);
 void NAME(bf16_pack)(const float *x, const uint16_t *in, float *residual, uint16_t *out, int64_t n);
 void NAME(bf16_unpack)(const uint16_t *in, float *x, int64_t n);
-void NAME(column_moments)(const float *x, int64_t rows, int64_t n, float *mean, float *m2);
-void NAME(affine_rows)(const float *x, const float *residual, int64_t rows, int64_t n, const float *scale,
-                       const float *shift, bool relu, float *y);
-void NAME(norm_sums)(float *dy, const float *y, const float *x, int64_t rows, int64_t n, const float *mean,
-                     const float *scale, const float *shift, float *sum_dy, float *sum_dyx);
-void NAME(norm_backward)(const float *dy, const float *x, int64_t rows, int64_t n, const float *mean, const float *a,
-                         const float *b, const float *c, const float *shift, float *dx, bool accumulate);
 void NAME(row_norm)(const ronde__row_norm *norm, const float *x, int64_t rows, int64_t n, float *statistics, float *y);
 void NAME(row_norm_backward)(const ronde__row_norm *norm, const float *x, const float *dy, const float *statistics,
                              int64_t rows, int64_t n, float *dx, bool accumulate);
 void NAME(row_norm_sums)(const float *x, const float *dy, const float *statistics, int64_t ld, int64_t rows, int64_t n,
                          float *dweight, float *dbias);
-void NAME(grouped_tile)(const ronde__grouped_tile *tile);
-void NAME(grouped_rows)(const ronde__grouped_rows *rows);
-void NAME(grouped_weights)(const ronde__grouped_weights *weights);
-void NAME(grouped_dots)(const ronde__grouped_dots *dots);
 void NAME(max_window)(const float *x, const int64_t *offsets, int count, int64_t n, const float *bias, int64_t n_bias,
                       bool relu, float *y, uint8_t *which);
 void NAME(max_gradient)(const float *dy, const uint8_t *which, const ronde__window_of *windows, int count, int64_t n,

@@ -6,8 +6,6 @@
 enum { PLAIN, PERMUTED, SPLAT }; /* how a vector of inputs comes about */
 enum { TILE = RONDE__GROUPED_COLUMNS, GROUP = 16, PIECE_ROWS = 64 };
 
-INLINE const float *at(const float *p, uint64_t bytes) { return (const float *)((const char *)p + bytes); }
-
 #if RONDE_VECTOR_BYTES == 64
 INLINE vec permute(vec x, ivec index) { return (vec)_mm512_permutexvar_ps((__m512i)index, (__m512)x); }
 #elif RONDE_VECTOR_BYTES == 32
@@ -28,10 +26,10 @@ INLINE ivec first_of_group(int group) {
 }
 
 /* The inputs that channels [j, j + LANES) of a row have in place k of their groups; index: of that place. */
-INLINE vec inputs(const int mode, const float *x, int64_t j, int group, int k, ivec index) {
-  if (mode == PLAIN) return load(x + j);
-  if (mode == PERMUTED) return permute(load(x + j), index);
-  return splat(x[j / group * group + k]);
+INLINE vec inputs(const int mode, const elem *x, int64_t j, int group, int k, ivec index) {
+  if (mode == PLAIN) return load_elem(x + j);
+  if (mode == PERMUTED) return permute(load_elem(x + j), index);
+  return splat(widened(x[j / group * group + k]));
 }
 
 INLINE int mode_of(int group) { return group == 1 ? PLAIN : group < LANES ? PERMUTED : SPLAT; }
@@ -40,7 +38,7 @@ INLINE int mode_of(int group) { return group == 1 ? PLAIN : group < LANES ? PERM
 
 /* Adds a row of inputs to one row of outputs, or to two, whose weights are w[0] and w[1]. */
 INLINE void add_row(const int kw, const int stride, const int mode, const int from, const int to,
-                    const ronde__grouped_tile *t, const float *x, int64_t j, int k, ivec index, const float *const w[2],
+                    const ronde__grouped_tile *t, const elem *x, int64_t j, int k, ivec index, const float *const w[2],
                     vec sum[2][TILE]) {
   UNROLL
   for (int c = 0; c < (TILE - 1) * stride + kw; c++) {
@@ -61,14 +59,14 @@ INLINE void tile(const int kw, const int stride, const int mode, const ronde__gr
   for (int64_t r = 0; r < t->n; r++)
     for (int64_t j = 0; j < t->block; j += LANES) {
       vec sum[2][TILE] = {0};
-      float *y = t->y + r * t->block + j;
+      elem *y = (elem *)t->y + r * t->block + j;
       for (int q = 0; q < t->rows && t->accumulate; q++) {
         UNROLL
-        for (int p = 0; p < TILE; p++) sum[q][p] = load(y + q * t->y_row + p * t->y_column);
+        for (int p = 0; p < TILE; p++) sum[q][p] = load_elem(y + q * t->y_row + p * t->y_column);
       }
       for (int i = t->begin; i < t->end; i++) {
         const bool upper = i < t->taps[0], lower = t->rows == 2 && i >= below && i - below < t->taps[0];
-        const float *x = t->x + i * t->x_row + r * t->block;
+        const elem *x = (const elem *)t->x + i * t->x_row + r * t->block;
         ivec index = first;
         for (int k = 0; k < group; k++, index += 1) {
           const float *own = t->w + i * t->w_row + k * t->w_input + j;
@@ -78,9 +76,13 @@ INLINE void tile(const int kw, const int stride, const int mode, const ronde__gr
           else if (lower) add_row(kw, stride, mode, 1, 2, t, x, j, k, index, w, sum);
         }
       }
+      for (int q = 0; q < t->rows && t->bias; q++) {
+        UNROLL
+        for (int p = 0; p < TILE; p++) sum[q][p] += load(t->bias + j);
+      }
       for (int q = 0; q < t->rows; q++) {
         UNROLL
-        for (int p = 0; p < TILE; p++) store(y + q * t->y_row + p * t->y_column, sum[q][p]);
+        for (int p = 0; p < TILE; p++) store_elem(y + q * t->y_row + p * t->y_column, sum[q][p]);
       }
     }
 }
@@ -109,7 +111,7 @@ INLINE void grouped_tile(const int mode, const ronde__grouped_tile *t) {
   }
 }
 
-void NAME(grouped_tile)(const ronde__grouped_tile *t) {
+static void any_tile(const ronde__grouped_tile *t) {
   switch (mode_of(t->group)) {
   case PLAIN: depthwise_tile(t); break;
   case PERMUTED: grouped_tile(PERMUTED, t); break;
@@ -125,11 +127,12 @@ INLINE void taps_of_rows(const int rows, const int mode, const ronde__grouped_ro
   const ivec first = first_of_group(mode == PERMUTED ? a->group : 1);
   const int group = mode == PLAIN ? 1 : a->group;
   vec sum[MAX_ROWS];
-  float *y = a->y + r * a->block + j;
+  elem *y = (elem *)a->y + r * a->block + j;
   UNROLL
-  for (int i = 0; i < rows; i++) sum[i] = a->accumulate ? load(y + i * a->block) : (vec){0};
+  for (int i = 0; i < rows; i++) sum[i] = a->accumulate ? load_elem(y + i * a->block) : (vec){0};
   for (int64_t t = 0; t < a->count; t++) {
-    const float *from = at(a->x, a->x_offsets[t]) + r * a->block, *weight = at(a->w, a->w_offsets[t]) + j;
+    const elem *from = (const elem *)a->x + a->x_offsets[t] + r * a->block;
+    const float *weight = a->w + a->w_offsets[t] + j;
     ivec index = first;
     for (int k = 0; k < group; k++, index += 1) {
       vec factor = load(weight + k * a->w_input);
@@ -138,7 +141,7 @@ INLINE void taps_of_rows(const int rows, const int mode, const ronde__grouped_ro
     }
   }
   UNROLL
-  for (int i = 0; i < rows; i++) store(y + i * a->block, sum[i]);
+  for (int i = 0; i < rows; i++) store_elem(y + i * a->block, a->bias ? sum[i] + load(a->bias + j) : sum[i]);
 }
 
 INLINE void all_rows(const int mode, const ronde__grouped_rows *a) {
@@ -149,7 +152,7 @@ INLINE void all_rows(const int mode, const ronde__grouped_rows *a) {
   }
 }
 
-void NAME(grouped_rows)(const ronde__grouped_rows *a) {
+static void any_rows(const ronde__grouped_rows *a) {
   switch (mode_of(a->group)) {
   case PLAIN: all_rows(PLAIN, a); break;
   case PERMUTED: all_rows(PERMUTED, a); break;
@@ -164,11 +167,12 @@ INLINE void weight_sums(const int kh, const int kw, const int stride, const int 
                         int64_t j, int k, ivec index, int64_t tile0, int64_t tile1, int64_t r0, int64_t r1) {
   vec sum[3][7] = {0};
   for (int64_t tile = tile0; tile < tile1; tile++) {
-    const float *x = a->x + tile * TILE * stride * a->x_column, *dy = a->dy + tile * TILE * a->dy_column + j;
+    const elem *x = (const elem *)a->x + tile * TILE * stride * a->x_column;
+    const elem *dy = (const elem *)a->dy + tile * TILE * a->dy_column + j;
     for (int64_t r = r0; r < r1; r++) {
       vec d[TILE];
       UNROLL
-      for (int p = 0; p < TILE; p++) d[p] = load(dy + p * a->dy_column + r * a->block);
+      for (int p = 0; p < TILE; p++) d[p] = load_elem(dy + p * a->dy_column + r * a->block);
       UNROLL
       for (int i = 0; i < kh; i++) {
         UNROLL
@@ -229,7 +233,7 @@ INLINE void grouped_weights(const int mode, const ronde__grouped_weights *a) {
   }
 }
 
-void NAME(grouped_weights)(const ronde__grouped_weights *a) {
+static void any_weights(const ronde__grouped_weights *a) {
   switch (mode_of(a->group)) {
   case PLAIN: depthwise_weights(a); break;
   case PERMUTED: grouped_weights(PERMUTED, a); break;
@@ -241,6 +245,7 @@ void NAME(grouped_weights)(const ronde__grouped_weights *a) {
  * pieces, so that errors do not grow with the length. */
 INLINE void dots(const int mode, const ronde__grouped_dots *a, int64_t j, int k, ivec index) {
   enum { PIECE = 128 };
+  const elem *dy = a->dy, *x = a->x;
   float *out = a->out + k * a->w_input + j;
   vec total = load(out);
   for (int64_t r0 = 0; r0 < a->rows; r0 += PIECE) {
@@ -249,9 +254,9 @@ INLINE void dots(const int mode, const ronde__grouped_dots *a, int64_t j, int k,
     for (; r + 2 <= end; r += 2) {
       UNROLL
       for (int i = 0; i < 2; i++)
-        sum[i] += load(a->dy + (r + i) * a->block + j) * inputs(mode, a->x + (r + i) * a->block, j, a->group, k, index);
+        sum[i] += load_elem(dy + (r + i) * a->block + j) * inputs(mode, x + (r + i) * a->block, j, a->group, k, index);
     }
-    if (r < end) sum[0] += load(a->dy + r * a->block + j) * inputs(mode, a->x + r * a->block, j, a->group, k, index);
+    if (r < end) sum[0] += load_elem(dy + r * a->block + j) * inputs(mode, x + r * a->block, j, a->group, k, index);
     total += sum[0] + sum[1];
   }
   store(out, total);
@@ -264,10 +269,13 @@ INLINE void all_dots(const int mode, const ronde__grouped_dots *a) {
   }
 }
 
-void NAME(grouped_dots)(const ronde__grouped_dots *a) {
+static void any_dots(const ronde__grouped_dots *a) {
   switch (mode_of(a->group)) {
   case PLAIN: all_dots(PLAIN, a); break;
   case PERMUTED: all_dots(PERMUTED, a); break;
   default: all_dots(SPLAT, a);
   }
 }
+
+const ronde__grouped_kernels NAME(grouped) = {
+    .tile = any_tile, .rows = any_rows, .weights = any_weights, .dots = any_dots};

@@ -7,21 +7,21 @@
 enum { GROUP = 16, VECS = GROUP / LANES };
 enum { WIDE = 64 / LANES < 8 ? 64 / LANES : 8, SUMS = 4 }; /* vectors: as many sums as there are registers */
 
-INLINE void moments(const float *x, int64_t rows, int64_t n, const int vecs, float *mean, float *m2) {
+INLINE void moments(const elem *x, int64_t rows, int64_t n, const int vecs, float *mean, float *m2) {
   const float factor = 1.0f / (float)rows;
   vec sum[WIDE], square[WIDE];
   UNROLL
   for (int v = 0; v < vecs; v++) sum[v] = square[v] = (vec){0};
   for (int64_t r = 0; r < rows; r++) {
     UNROLL
-    for (int v = 0; v < vecs; v++) sum[v] += load(x + r * n + v * LANES);
+    for (int v = 0; v < vecs; v++) sum[v] += load_elem(x + r * n + v * LANES);
   }
   UNROLL
   for (int v = 0; v < vecs; v++) sum[v] *= factor;
   for (int64_t r = 0; r < rows; r++) {
     UNROLL
     for (int v = 0; v < vecs; v++) {
-      vec d = load(x + r * n + v * LANES) - sum[v];
+      vec d = load_elem(x + r * n + v * LANES) - sum[v];
       square[v] += d * d;
     }
   }
@@ -32,35 +32,34 @@ INLINE void moments(const float *x, int64_t rows, int64_t n, const int vecs, flo
   }
 }
 
-/* mean[j] of the rows, and m2[j], the sum of (x - mean)^2. */
-void NAME(column_moments)(const float *x, int64_t rows, int64_t n, float *mean, float *m2) {
+static void all_moments(const void *of, int64_t rows, int64_t n, float *mean, float *m2) {
+  const elem *x = of;
   int64_t j = 0;
   for (; j + WIDE * LANES <= n; j += WIDE * LANES) moments(x + j, rows, n, WIDE, mean + j, m2 + j);
   for (; j < n; j += GROUP) moments(x + j, rows, n, VECS, mean + j, m2 + j);
 }
 
-INLINE void affine_some(const float *x, const float *residual, const float *scale, const float *shift, const bool relu,
-                        const int vecs, float *y) {
+INLINE void affine_some(const elem *x, const elem *residual, const float *scale, const float *shift, const bool relu,
+                        const int vecs, elem *y) {
   UNROLL
   for (int v = 0; v < vecs; v++) {
     int64_t at = v * LANES;
-    vec z = load(x + at) * load(scale + at) + load(shift + at);
-    if (residual) z += load(residual + at);
+    vec z = load_elem(x + at) * load(scale + at) + load(shift + at);
+    if (residual) z += load_elem(residual + at);
     if (relu) z = blend(~(z <= (vec){0}), z, (vec){0}); /* NaN passes */
-    store(y + at, z);
+    store_elem(y + at, z);
   }
 }
 
-INLINE void affine(const float *x, const float *residual, int64_t rows, int64_t n, const float *scale,
-                   const float *shift, const bool relu, float *y) {
+INLINE void affine(const elem *x, const elem *residual, int64_t rows, int64_t n, const float *scale, const float *shift,
+                   const bool relu, elem *y) {
   for (int64_t r = 0; r < rows; r++)
     for (int64_t j = 0, at = r * n; j < n; j += GROUP, at += GROUP)
       affine_some(x + at, residual ? residual + at : NULL, scale + j, shift + j, relu, VECS, y + at);
 }
 
-/* y = x * scale[j] + shift[j] (+ residual), behind a ReLU where asked; y may be x or residual. */
-void NAME(affine_rows)(const float *x, const float *residual, int64_t rows, int64_t n, const float *scale,
-                       const float *shift, bool relu, float *y) {
+static void any_affine(const void *x, const void *residual, int64_t rows, int64_t n, const float *scale,
+                       const float *shift, bool relu, void *y) {
   if (residual && relu) affine(x, residual, rows, n, scale, shift, true, y);
   else if (residual) affine(x, residual, rows, n, scale, shift, false, y);
   else if (relu) affine(x, NULL, rows, n, scale, shift, true, y);
@@ -72,8 +71,8 @@ INLINE vec behind_relu(vec dy, vec x, vec scale, vec shift) {
   return blend(x * scale + shift <= (vec){0}, (vec){0}, dy);
 }
 
-INLINE void sums(float *dy, const float *y, const float *x, int64_t rows, int64_t n, const float *mean,
-                 const float *scale, const float *shift, const int vecs, float *sum_dy, float *sum_dyx) {
+INLINE void sums(elem *dy, const elem *y, const elem *x, int64_t rows, int64_t n, const float *mean, const float *scale,
+                 const float *shift, const int vecs, float *sum_dy, float *sum_dyx) {
   vec sum[SUMS], product[SUMS], m[SUMS];
   UNROLL
   for (int v = 0; v < vecs; v++) sum[v] = product[v] = (vec){0}, m[v] = load(mean + v * LANES);
@@ -81,8 +80,8 @@ INLINE void sums(float *dy, const float *y, const float *x, int64_t rows, int64_
     UNROLL
     for (int v = 0; v < vecs; v++) {
       int64_t at = r * n + v * LANES;
-      vec d = load(dy + at), value = load(x + at);
-      if (y) store(dy + at, d = blend(load(y + at) <= (vec){0}, (vec){0}, d));
+      vec d = load_elem(dy + at), value = load_elem(x + at);
+      if (y) store_elem(dy + at, d = blend(load_elem(y + at) <= (vec){0}, (vec){0}, d));
       else if (shift) d = behind_relu(d, value, load(scale + v * LANES), load(shift + v * LANES));
       sum[v] += d;
       product[v] += d * (value - m[v]);
@@ -95,7 +94,7 @@ INLINE void sums(float *dy, const float *y, const float *x, int64_t rows, int64_
   }
 }
 
-INLINE void all_sums(float *dy, const float *y, const float *x, int64_t rows, int64_t n, const float *mean,
+INLINE void all_sums(elem *dy, const elem *y, const elem *x, int64_t rows, int64_t n, const float *mean,
                      const float *scale, const float *shift, float *sum_dy, float *sum_dyx) {
   int64_t j = 0;
   for (; j + SUMS * LANES <= n; j += SUMS * LANES)
@@ -106,30 +105,29 @@ INLINE void all_sums(float *dy, const float *y, const float *x, int64_t rows, in
          sum_dyx + j);
 }
 
-/* The rows' sums of dy and of dy * (x - mean[j]). dy is first set to zero where the ReLU's output y is, if there is one; or
- * counts as zero where the ReLU of x * scale[j] + shift[j] is, if there is a shift. */
-void NAME(norm_sums)(float *dy, const float *y, const float *x, int64_t rows, int64_t n, const float *mean,
+static void any_sums(void *dy, const void *y, const void *x, int64_t rows, int64_t n, const float *mean,
                      const float *scale, const float *shift, float *sum_dy, float *sum_dyx) {
   if (y) all_sums(dy, y, x, rows, n, mean, scale, NULL, sum_dy, sum_dyx);
   else if (shift) all_sums(dy, NULL, x, rows, n, mean, scale, shift, sum_dy, sum_dyx);
   else all_sums(dy, NULL, x, rows, n, mean, scale, NULL, sum_dy, sum_dyx);
 }
 
-INLINE void backward(const float *dy, const float *x, int64_t rows, int64_t n, const float *mean, const float *a,
-                     const float *b, const float *c, const float *shift, float *dx, bool accumulate) {
+INLINE void backward(const elem *dy, const elem *x, int64_t rows, int64_t n, const float *mean, const float *a,
+                     const float *b, const float *c, const float *shift, elem *dx, bool accumulate) {
   for (int64_t r = 0; r < rows; r++)
     for (int64_t j = 0, at = r * n; j < n; j += LANES, at += LANES) {
-      vec value = load(x + at), d = load(dy + at);
+      vec value = load_elem(x + at), d = load_elem(dy + at);
       if (shift) d = behind_relu(d, value, load(a + j), load(shift + j));
       d = d * load(a + j) + ((value - load(mean + j)) * load(b + j) + load(c + j));
-      store(dx + at, accumulate ? load(dx + at) + d : d);
+      store_elem(dx + at, accumulate ? load_elem(dx + at) + d : d);
     }
 }
 
-/* dx (+)= dy * a[j] + (x - mean[j]) * b[j] + c[j]; dx may be dy. With a shift dy counts as zero where the ReLU of
- * x * a[j] + shift[j] is. */
-void NAME(norm_backward)(const float *dy, const float *x, int64_t rows, int64_t n, const float *mean, const float *a,
-                         const float *b, const float *c, const float *shift, float *dx, bool accumulate) {
+static void any_backward(const void *dy, const void *x, int64_t rows, int64_t n, const float *mean, const float *a,
+                         const float *b, const float *c, const float *shift, void *dx, bool accumulate) {
   if (shift) backward(dy, x, rows, n, mean, a, b, c, shift, dx, accumulate);
   else backward(dy, x, rows, n, mean, a, b, c, NULL, dx, accumulate);
 }
+
+const ronde__norm_kernels NAME(norm) = {
+    .moments = all_moments, .affine = any_affine, .sums = any_sums, .backward = any_backward};

@@ -78,14 +78,31 @@ static size_t batch_norm2d_work_elems(const ronde__op_desc *desc, const void *st
 typedef struct batch_norm2d_job {
   const ronde__op_desc *desc;
   const ronde__op_call *call;
+  bool as_they_lie; /* the kernels take the operands so; else a few rows at a time as f32 */
+  const ronde__norm_kernels *norm;
   float *partial, *a, *b, *c, *shift, *mean, *factor;
 } batch_norm2d_job;
 
+/* Operands that are all f32, or all bfloat16; a function behind takes f32. */
+static bool takes_operands(const ronde__op_desc *desc) {
+  if (!ronde__is_narrow(desc)) return true;
+  for (int i = 0; i < desc->n_inputs; i++)
+    if (!desc->in[i].bf16) return false;
+  return desc->out[0].bf16 && !desc->attr.pointwise_behind;
+}
+
+static const ronde__norm_kernels *norm_of(const ronde__op_desc *desc, bool narrow) {
+  return narrow ? desc->compute.bf16->norm : desc->compute.kernels->norm;
+}
+
 static batch_norm2d_job job_of(const ronde__op_desc *desc, const ronde__op_call *call) {
   int64_t channels = padded_channels(&desc->in[0]);
+  bool as_they_lie = takes_operands(desc);
   float *a = call->work;
   return (batch_norm2d_job){.desc = desc,
                             .call = call,
+                            .as_they_lie = as_they_lie,
+                            .norm = norm_of(desc, as_they_lie && desc->in[0].bf16),
                             .partial = a + 4 * channels,
                             .a = a,
                             .b = a + channels,
@@ -93,6 +110,21 @@ static batch_norm2d_job job_of(const ronde__op_desc *desc, const ronde__op_call 
                             .shift = a + 3 * channels,
                             .mean = call->saved,
                             .factor = call->saved + channels};
+}
+
+/* Elements [at, at + n) of an operand for the kernels. */
+static const void *get(const batch_norm2d_job *j, const ronde__phys *phys, const float *x, int64_t at, int64_t n,
+                       float *room) {
+  return j->as_they_lie ? ronde__operand_at(phys, x, at) : ronde__widen(j->desc, phys, x, at, n, room);
+}
+
+/* Where the kernels write elements from `at` on, for put to take. */
+static void *place(const batch_norm2d_job *j, const ronde__phys *phys, float *x, int64_t at, float *room) {
+  return j->as_they_lie ? ronde__operand_at(phys, x, at) : ronde__operand_room(phys, x, at, room);
+}
+
+static void put(const batch_norm2d_job *j, const ronde__phys *phys, const void *from, int64_t n, float *x, int64_t at) {
+  if (!j->as_they_lie) ronde__narrow(j->desc, phys, from, n, x, at);
 }
 
 /* Chunk `item` of all blocks' chunks: its first element, rows, and block. */
@@ -147,10 +179,9 @@ static void each_chunk(const batch_norm2d_job *j, blocks b, chunk_fn fn) {
 /* ---- forward ---- */
 
 static void chunk_moments(const batch_norm2d_job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
-  int64_t n = j->desc->in[0].block;
-  _Alignas(64) float room[CHUNK * MAX_BLOCK];
-  const float *x = ronde__widen(j->desc, &j->desc->in[0], j->call->in[0], at, rows * n, room);
-  j->desc->compute.kernels->column_moments(x, rows, n, partial, partial + n);
+  const ronde__phys *x = &j->desc->in[0];
+  norm_of(j->desc, x->bf16)
+      ->moments(ronde__operand_at(x, j->call->in[0], at), rows, x->block, partial, partial + x->block);
 }
 
 /* Mean and sum of squares of a block's channels, from its chunks. Source: Chan, Golub & LeVeque, 1979. */
@@ -219,18 +250,17 @@ static void running_statistics(const batch_norm2d_job *j, blocks b) {
 static void chunk_affine(const batch_norm2d_job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
   const ronde__op_desc *desc = j->desc;
   const ronde__op_call *call = j->call;
-  const ronde__kernels *kernels = desc->compute.kernels;
   int64_t n = desc->in[0].block, c = block * n;
   _Alignas(64) float room[3][FEW * MAX_BLOCK];
-  bool is_whole = !desc->attr.pointwise_behind && !ronde__is_narrow(desc);
+  bool is_whole = j->as_they_lie && !desc->attr.pointwise_behind;
   for (int64_t r = 0, few; r < rows; r += few, at += few * n) {
     few = is_whole ? rows : ronde__min(FEW, rows - r);
-    const float *x = ronde__widen(desc, &desc->in[0], call->in[0], at, few * n, room[0]), *residual = NULL;
-    if (desc->n_inputs == 2) residual = ronde__widen(desc, &desc->in[1], call->in[1], at, few * n, room[1]);
-    float *y = ronde__operand_room(&desc->out[0], call->out[0], at, room[2]);
-    kernels->affine_rows(x, residual, few, n, j->a + c, j->shift + c, desc->attr.act == RONDE__ACT_RELU, y);
-    if (desc->attr.pointwise_behind) kernels->pointwise_forward(&desc->attr.pointwise, y, y, few * n);
-    ronde__narrow(desc, &desc->out[0], y, few * n, call->out[0], at);
+    const void *x = get(j, &desc->in[0], call->in[0], at, few * n, room[0]), *residual = NULL;
+    if (desc->n_inputs == 2) residual = get(j, &desc->in[1], call->in[1], at, few * n, room[1]);
+    void *y = place(j, &desc->out[0], call->out[0], at, room[2]);
+    j->norm->affine(x, residual, few, n, j->a + c, j->shift + c, desc->attr.act == RONDE__ACT_RELU, y);
+    if (desc->attr.pointwise_behind) desc->compute.kernels->pointwise_forward(&desc->attr.pointwise, y, y, few * n);
+    put(j, &desc->out[0], y, few * n, call->out[0], at);
   }
 }
 
@@ -266,19 +296,20 @@ static void function_backward(const batch_norm2d_job *j, int64_t rows, int64_t b
   float normalised[FEW * MAX_BLOCK];
   for (int64_t r = 0, few; r < rows; r += few, x += few * n, dy += few * n) {
     few = ronde__min(FEW, rows - r);
-    kernels->affine_rows(x, NULL, few, n, j->a + c, j->shift + c, false, normalised);
+    kernels->norm->affine(x, NULL, few, n, j->a + c, j->shift + c, false, normalised);
     kernels->pointwise_backward(&j->desc->attr.pointwise, dy, normalised, dy, few * n, false);
   }
 }
 
-/* The gradient of the residual, dy [n] from `at` on. */
-static void residual_gradient(const batch_norm2d_job *j, int64_t at, int64_t n, const float *dy) {
+/* The gradient of n elements of the residual from `at` on is that of the sum. */
+static void residual_gradient(const batch_norm2d_job *j, int64_t at, int64_t n) {
   const ronde__op_call *call = j->call;
   const ronde__phys *residual = &j->desc->in[1];
-  _Alignas(64) float room[CHUNK * MAX_BLOCK];
+  _Alignas(64) float room[2][CHUNK * MAX_BLOCK];
   if (!call->din[1] || call->din[1] == call->dout[0]) return;
-  float *to = ronde__operand_room(residual, call->din[1], at, room);
-  if (call->accumulate_dinput[1]) ronde__widen(j->desc, residual, call->din[1], at, n, room);
+  const float *dy = ronde__widen(j->desc, &j->desc->out[0], call->dout[0], at, n, room[0]);
+  float *to = ronde__operand_room(residual, call->din[1], at, room[1]);
+  if (call->accumulate_dinput[1]) ronde__widen(j->desc, residual, call->din[1], at, n, room[1]);
   ronde__gradient_add(j->desc, dy, to, n, call->accumulate_dinput[1]);
   ronde__narrow(j->desc, residual, to, n, call->din[1], at);
 }
@@ -294,16 +325,15 @@ static void chunk_sums(const batch_norm2d_job *j, int64_t at, int64_t rows, int6
   const ronde__phys *in = &desc->in[0], *out = &desc->out[0];
   int64_t n = in->block, elems = rows * n;
   _Alignas(64) float room[3][CHUNK * MAX_BLOCK];
-  const float *x = ronde__widen(desc, in, call->in[0], at, elems, room[0]);
-  const float *relu = NULL, *shift = is_relu_again(desc) ? j->shift + block * n : NULL;
-  if (desc->attr.act && !shift) relu = ronde__widen(desc, out, call->out[0], at, elems, room[1]);
-  float *dy = ronde__operand_room(out, call->dout[0], at, room[2]);
-  ronde__widen(desc, out, call->dout[0], at, elems, room[2]);
+  const void *x = get(j, in, call->in[0], at, elems, room[0]), *relu = NULL;
+  const float *shift = is_relu_again(desc) ? j->shift + block * n : NULL;
+  if (desc->attr.act && !shift) relu = get(j, out, call->out[0], at, elems, room[1]);
+  void *dy = place(j, out, call->dout[0], at, room[2]);
+  if (!j->as_they_lie) ronde__widen(desc, out, call->dout[0], at, elems, room[2]);
   if (desc->attr.pointwise_behind) function_backward(j, rows, block, x, dy);
-  desc->compute.kernels->norm_sums(dy, relu, x, rows, n, j->mean + block * n, j->a + block * n, shift, partial,
-                                   partial + n);
-  if (desc->attr.pointwise_behind || relu) ronde__narrow(desc, out, dy, elems, call->dout[0], at);
-  residual_gradient(j, at, elems, dy);
+  j->norm->sums(dy, relu, x, rows, n, j->mean + block * n, j->a + block * n, shift, partial, partial + n);
+  if (desc->attr.pointwise_behind || relu) put(j, out, dy, elems, call->dout[0], at);
+  if (desc->n_inputs == 2) residual_gradient(j, at, elems);
 }
 
 static void chunk_backward(const batch_norm2d_job *j, int64_t at, int64_t rows, int64_t block, float *partial) {
@@ -313,15 +343,14 @@ static void chunk_backward(const batch_norm2d_job *j, int64_t at, int64_t rows, 
   int64_t n = in->block, c = block * n;
   _Alignas(64) float room[3][FEW * MAX_BLOCK];
   for (int64_t r = 0, few; r < rows; r += few, at += few * n) {
-    few = ronde__is_narrow(desc) ? ronde__min(FEW, rows - r) : rows;
-    const float *x = ronde__widen(desc, in, call->in[0], at, few * n, room[0]);
-    const float *dy = ronde__widen(desc, &desc->out[0], call->dout[0], at, few * n, room[1]);
-    float *dx = ronde__operand_room(in, call->din[0], at, room[2]);
+    few = j->as_they_lie ? rows : ronde__min(FEW, rows - r);
+    const void *x = get(j, in, call->in[0], at, few * n, room[0]);
+    const void *dy = get(j, &desc->out[0], call->dout[0], at, few * n, room[1]);
+    void *dx = place(j, in, call->din[0], at, room[2]);
     const float *shift = is_relu_again(desc) ? j->shift + c : NULL;
-    if (call->accumulate_dinput[0]) ronde__widen(desc, in, call->din[0], at, few * n, room[2]);
-    desc->compute.kernels->norm_backward(dy, x, few, n, j->mean + c, j->a + c, j->b + c, j->c + c, shift, dx,
-                                         call->accumulate_dinput[0]);
-    ronde__narrow(desc, in, dx, few * n, call->din[0], at);
+    if (call->accumulate_dinput[0] && !j->as_they_lie) ronde__widen(desc, in, call->din[0], at, few * n, room[2]);
+    j->norm->backward(dy, x, few, n, j->mean + c, j->a + c, j->b + c, j->c + c, shift, dx, call->accumulate_dinput[0]);
+    put(j, in, dx, few * n, call->din[0], at);
   }
 }
 

@@ -7,6 +7,7 @@
  * of which neighbouring results read neighbouring gradients through every s-th tap, the last first. */
 #include "ops/conv.h"
 #include "ops/conv_schedule.h"
+#include "ops/widen.h"
 
 #include <string.h>
 
@@ -133,7 +134,7 @@ static void conv_grouped_release(const ronde__op_desc *desc, void *opaque) {
 
 static ronde_status conv_grouped_make_run(const ronde__conv_direction *dir, ronde__taps h, ronde__taps w,
                                           ronde__conv_schedule *sched, ronde__conv_run *r) {
-  return ronde__conv_taps_list(dir, h, w, 1, dir->from->block, sizeof(float), sched, &r->list);
+  return ronde__conv_taps_list(dir, h, w, 1, dir->from->block, 1, sched, &r->list);
 }
 
 static ronde_status conv_grouped_prepare(const ronde__op_desc *desc, void **state_out) {
@@ -168,15 +169,21 @@ typedef struct conv_grouped_job {
   const ronde__op_desc *desc;
   const conv_grouped_state *s;
   const ronde__op_call *call;
+  const ronde__grouped_kernels *kernels;
   const direction *d;
-  const float *from, *weights;
+  const float *from;           /* in its own format, as are the values that a job writes */
+  const float *bias, *weights; /* bias: NULL: none */
   float *to;
   bool accumulate;
 } conv_grouped_job;
 
-/* The tiles of a phase of columns. */
-static void add_tiles(const conv_grouped_job *j, const row_pair *pair, const phase *w, const float *from,
-                      const float *weights, float *to) {
+static const ronde__grouped_kernels *kernels_of(const ronde__op_desc *desc) {
+  return desc->in[0].bf16 ? desc->compute.bf16->grouped : desc->compute.kernels->grouped;
+}
+
+/* The tiles of a phase of columns; operands begin at elements `from` and `to`. */
+static void add_tiles(const conv_grouped_job *j, const row_pair *pair, const phase *w, int64_t from,
+                      const float *weights, const float *bias, int64_t to) {
   const direction *d = j->d;
   const phase *h = &d->h[pair->phase];
   const int64_t block = d->to.block, pixel = d->from.n * block, first_row = h->base + pair->u * h->stride;
@@ -198,17 +205,20 @@ static void add_tiles(const conv_grouped_job *j, const row_pair *pair, const pha
       .n = d->to.n,
       .block = block,
       .group = j->s->group,
+      .bias = bias,
       .accumulate = j->accumulate,
   };
   for (int64_t u = w->begin; u < w->end; u += RONDE__GROUPED_COLUMNS) {
-    tile.x = from + (first_row * d->from.w + w->base + u * w->stride) * pixel;
-    tile.y = to + ((h->at + pair->u * h->step) * d->to.w + w->at + u * w->step) * pixel;
-    j->desc->compute.kernels->grouped_tile(&tile);
+    tile.x = ronde__operand_at(&d->from, j->from, from + (first_row * d->from.w + w->base + u * w->stride) * pixel);
+    tile.y =
+        ronde__operand_at(&d->to, j->to, to + ((h->at + pair->u * h->step) * d->to.w + w->at + u * w->step) * pixel);
+    j->kernels->tile(&tile);
   }
 }
 
 /* The columns of a row of results that are in no tile. */
-static void add_rest(const conv_grouped_job *j, int64_t row, const float *from, const float *weights, float *to) {
+static void add_rest(const conv_grouped_job *j, int64_t row, int64_t from, const float *weights, const float *bias,
+                     int64_t to) {
   const direction *d = j->d;
   const int64_t block = d->to.block, pixel = d->to.n * block;
   int64_t x = 0;
@@ -220,17 +230,19 @@ static void add_rest(const conv_grouped_job *j, int64_t row, const float *from, 
       int64_t first = x;
       while (x < end && !d->tiled[x]) x++;
       if (x > first)
-        j->desc->compute.kernels->grouped_rows(&(ronde__grouped_rows){.x = from + r->a0 + (first - begin) * pixel,
-                                                                      .w = weights,
-                                                                      .x_offsets = list->a,
-                                                                      .w_offsets = list->b,
-                                                                      .count = list->count,
-                                                                      .rows = (x - first) * d->to.n,
-                                                                      .block = block,
-                                                                      .group = j->s->group,
-                                                                      .w_input = j->s->input,
-                                                                      .y = to + r->c0 + (first - begin) * pixel,
-                                                                      .accumulate = j->accumulate});
+        j->kernels->rows(
+            &(ronde__grouped_rows){.x = ronde__operand_at(&d->from, j->from, from + r->a0 + (first - begin) * pixel),
+                                   .w = weights,
+                                   .x_offsets = list->a,
+                                   .w_offsets = list->b,
+                                   .count = list->count,
+                                   .rows = (x - first) * d->to.n,
+                                   .block = block,
+                                   .group = j->s->group,
+                                   .w_input = j->s->input,
+                                   .y = ronde__operand_at(&d->to, j->to, to + r->c0 + (first - begin) * pixel),
+                                   .bias = bias,
+                                   .accumulate = j->accumulate});
       while (x < end && d->tiled[x]) x++;
     }
   }
@@ -246,13 +258,14 @@ static void conv_grouped_part(void *arg, int thread, int n_threads) {
   for (int64_t item = begin; item < end; item++) {
     int64_t block = item / d->n_pairs;
     const row_pair *pair = &d->pairs[item % d->n_pairs];
-    const float *from = j->from + block * from_block, *weights = j->weights + block * j->s->group * j->s->input;
-    float *to = j->to + block * to_block;
-    for (int p = 0; p < d->n_w; p++) add_tiles(j, pair, &d->w[p], from, weights, to);
+    int64_t from = block * from_block, to = block * to_block;
+    const float *weights = j->weights + block * j->s->group * j->s->input;
+    const float *bias = j->bias ? j->bias + block * d->to.block : NULL;
+    for (int p = 0; p < d->n_w; p++) add_tiles(j, pair, &d->w[p], from, weights, bias, to);
     for (int q = 0; q < pair->rows; q++) {
       int64_t y = d->h[pair->phase].at + (pair->u + q) * d->h[pair->phase].step;
-      add_rest(j, y, from, weights, to);
-      if (is_forward) ronde__fused_bias_act(j->desc, j->call, block, to + y * row, row / d->to.block);
+      add_rest(j, y, from, weights, bias, to);
+      if (is_forward) ronde__fused_act(j->desc, j->call, block, to + y * row, row / d->to.block);
     }
   }
 }
@@ -262,8 +275,10 @@ static ronde_status conv_grouped_forward(const ronde__op_desc *desc, const void 
   conv_grouped_job j = {.desc = desc,
                         .s = s,
                         .call = call,
+                        .kernels = kernels_of(desc),
                         .d = &s->forward,
                         .from = call->in[0],
+                        .bias = desc->attr.bias ? call->param[1] : NULL,
                         .weights = call->param[0],
                         .to = call->out[0]};
   ronde__pool_run(call->pool, conv_grouped_part, &j);
@@ -273,8 +288,7 @@ static ronde_status conv_grouped_forward(const ronde__op_desc *desc, const void 
 /* ---- the weight gradient ------------------------------------------------------------------------------------------ */
 
 /* One tap's gradient of the outputs of row oh that are in no tile. */
-static void add_dots(const conv_grouped_job *j, const float *x, const float *dy, float *dw, int64_t oh, int kh,
-                     int64_t channel) {
+static void add_dots(const conv_grouped_job *j, int64_t x, int64_t dy, float *dw, int64_t oh, int kh, int64_t channel) {
   const conv_grouped_state *s = j->s;
   const direction *d = j->d;
   const int64_t n = d->to.n, pixel = n * d->to.block, ih = oh * s->h.stride + kh * s->h.dilation - s->h.padding;
@@ -286,14 +300,15 @@ static void add_dots(const conv_grouped_job *j, const float *x, const float *dy,
       if (s->together && d->tiled[ow]) continue;
       while (s->w.stride == 1 && ow + length < w1 && !(s->together && d->tiled[ow + length])) length++;
       int64_t iw = ow * s->w.stride + kw * s->w.dilation - s->w.padding;
-      j->desc->compute.kernels->grouped_dots(&(ronde__grouped_dots){.dy = dy + (oh * s->w.out + ow) * pixel,
-                                                                    .x = x + (ih * s->w.in + iw) * pixel,
-                                                                    .rows = length * n,
-                                                                    .block = d->to.block,
-                                                                    .channel = channel,
-                                                                    .group = s->group,
-                                                                    .w_input = s->input,
-                                                                    .out = dw + (kh * s->w.kernel + kw) * s->tap});
+      j->kernels->dots(
+          &(ronde__grouped_dots){.dy = ronde__operand_at(&d->to, j->call->dout[0], dy + (oh * s->w.out + ow) * pixel),
+                                 .x = ronde__operand_at(&d->from, j->from, x + (ih * s->w.in + iw) * pixel),
+                                 .rows = length * n,
+                                 .block = d->to.block,
+                                 .channel = channel,
+                                 .group = s->group,
+                                 .w_input = s->input,
+                                 .out = dw + (kh * s->w.kernel + kw) * s->tap});
     }
   }
 }
@@ -304,29 +319,29 @@ static bool is_inside(const conv_grouped_state *s, int64_t oh, int kh) {
 }
 
 /* The gradient of `rows` rows of taps from kh on, over the tiles of output row oh. */
-static void add_tile_weights(const conv_grouped_job *j, const float *x, const float *dy, float *dw, int64_t oh, int kh,
-                             int rows, int64_t channel) {
+static void add_tile_weights(const conv_grouped_job *j, int64_t x, int64_t dy, float *dw, int64_t oh, int kh, int rows,
+                             int64_t channel) {
   const conv_grouped_state *s = j->s;
   const direction *d = j->d;
   const phase *w = &d->w[0];
   const int64_t block = d->to.block, pixel = d->to.n * block, ih = oh * s->h.stride + kh - s->h.padding;
-  j->desc->compute.kernels->grouped_weights(
-      &(ronde__grouped_weights){.x = x + (ih * s->w.in + w->base + w->begin * w->stride) * pixel,
-                                .x_row = s->w.in * pixel,
-                                .x_column = pixel,
-                                .dy = dy + (oh * s->w.out + w->begin) * pixel,
-                                .dy_column = pixel,
-                                .dw = dw + kh * s->w.kernel * s->tap,
-                                .w_row = s->w.kernel * s->tap,
-                                .w_column = s->tap,
-                                .w_input = s->input,
-                                .taps = {rows, s->w.kernel},
-                                .stride = w->stride,
-                                .tiles = (w->end - w->begin) / RONDE__GROUPED_COLUMNS,
-                                .n = d->to.n,
-                                .block = block,
-                                .channel = channel,
-                                .group = s->group});
+  j->kernels->weights(&(ronde__grouped_weights){
+      .x = ronde__operand_at(&d->from, j->from, x + (ih * s->w.in + w->base + w->begin * w->stride) * pixel),
+      .x_row = s->w.in * pixel,
+      .x_column = pixel,
+      .dy = ronde__operand_at(&d->to, j->call->dout[0], dy + (oh * s->w.out + w->begin) * pixel),
+      .dy_column = pixel,
+      .dw = dw + kh * s->w.kernel * s->tap,
+      .w_row = s->w.kernel * s->tap,
+      .w_column = s->tap,
+      .w_input = s->input,
+      .taps = {rows, s->w.kernel},
+      .stride = w->stride,
+      .tiles = (w->end - w->begin) / RONDE__GROUPED_COLUMNS,
+      .n = d->to.n,
+      .block = block,
+      .channel = channel,
+      .group = s->group});
 }
 
 /* Items of 16 channels of a block: all rows of outputs, so that the rows that neighbouring taps share stay in cache. */
@@ -344,8 +359,7 @@ static void conv_grouped_weight_part(void *arg, int thread, int n_threads) {
   for (int64_t item = begin; item < end; item++) {
     int64_t block = item / groups_of_rows / parts, channel = item / groups_of_rows % parts * RONDE__QUANTUM;
     int kh0 = (int)(item % groups_of_rows) * together, kh1 = (int)ronde__min(s->h.kernel, kh0 + together);
-    const float *x = j->from + block * in->h * in->w * in->n * in->block;
-    const float *dy = j->call->dout[0] + block * out->h * out->w * out->n * out->block;
+    int64_t x = block * in->h * in->w * in->n * in->block, dy = block * out->h * out->w * out->n * out->block;
     float *dw = j->to + block * s->group * s->input;
     for (int k = 0; k < s->group && !j->accumulate; k++)
       for (int64_t t = (int64_t)kh0 * s->w.kernel; t < ronde__min(taps, (int64_t)kh1 * s->w.kernel); t++)
@@ -385,6 +399,7 @@ static void weight_gradient(const ronde__op_desc *desc, const conv_grouped_state
   conv_grouped_job j = {.desc = desc,
                         .s = s,
                         .call = call,
+                        .kernels = kernels_of(desc),
                         .d = &s->forward,
                         .from = call->in[0],
                         .to = call->dparam[0],
@@ -396,6 +411,7 @@ static void data_gradient(const ronde__op_desc *desc, const conv_grouped_state *
   conv_grouped_job j = {.desc = desc,
                         .s = s,
                         .call = call,
+                        .kernels = kernels_of(desc),
                         .d = &s->data,
                         .from = call->dout[0],
                         .weights = s->group > 1 ? call->work : call->param[0],
@@ -430,6 +446,9 @@ static bool conv_depthwise_takes(const ronde__op_desc *desc) {
 #define GROUPED_FORM(form, own_name, own_takes)      \
   const ronde__form form = {                         \
       .name = own_name,                              \
+      .bf16 = {.in = 1, .out = 1},                   \
+      .one_format = true,                            \
+      .multiplies_bf16 = true,                       \
       .takes = own_takes,                            \
       .prepare = conv_grouped_prepare,               \
       .release = conv_grouped_release,               \

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+enum { STRETCH = 1024 }; /* elements, of which a few lie in the first cache as f32 */
+
 void ronde__fused_bias_act(const ronde__op_desc *desc, const ronde__op_call *call, int64_t ob, float *y, int64_t rows) {
   if (!desc->attr.bias && !desc->attr.act) return;
   int64_t block = desc->out[0].block, valid = ronde__min(block, desc->out[0].c - ob * block);
@@ -13,7 +15,19 @@ void ronde__fused_bias_act(const ronde__op_desc *desc, const ronde__op_call *cal
   desc->compute.kernels->bias_act_rows(y, block, rows, block, valid, bias, desc->attr.act);
 }
 
-enum { STRETCH = 1024 }; /* elements, of which a few lie in the first cache as f32 */
+void ronde__fused_act(const ronde__op_desc *desc, const ronde__op_call *call, int64_t ob, int64_t at, int64_t rows) {
+  const ronde__phys *out = &desc->out[0];
+  int64_t block = out->block, valid = ronde__min(block, out->c - ob * block);
+  float room[STRETCH];
+  if (!desc->attr.act) return;
+  for (int64_t few; rows > 0; rows -= few, at += few * block) {
+    few = out->bf16 ? ronde__min(STRETCH / block, rows) : rows;
+    float *y = ronde__operand_room(out, call->out[0], at, room);
+    ronde__widen(desc, out, call->out[0], at, few * block, room);
+    desc->compute.kernels->bias_act_rows(y, block, few, block, valid, NULL, desc->attr.act);
+    ronde__narrow(desc, out, y, few * block, call->out[0], at);
+  }
+}
 
 typedef struct fused_job {
   const ronde__op_desc *desc;

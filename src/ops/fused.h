@@ -6,6 +6,8 @@
 
 /* Bias and activation of rows of a BLOCKS output's channel block ob: y [rows][block], while they are in cache. */
 void ronde__fused_bias_act(const ronde__op_desc *desc, const ronde__op_call *call, int64_t ob, float *y, int64_t rows);
+/* The activation alone of rows of that output, in either format, from element `at` on. */
+void ronde__fused_act(const ronde__op_desc *desc, const ronde__op_call *call, int64_t ob, int64_t at, int64_t rows);
 /* Bias gradient of a BLOCKS or LANES output; dout is the gradient before the activation. */
 void ronde__bias_gradient(const ronde__op_desc *desc, const ronde__op_call *call);
 /* The same of channel block ob of BLOCKS, for who reads its gradients anyway, by the calling thread alone. */

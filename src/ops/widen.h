@@ -14,13 +14,13 @@ static inline bool ronde__is_narrow(const ronde__op_desc *desc) {
 }
 
 /* The address of element `at` of an operand. */
-static inline const void *ronde__operand_at(const ronde__phys *phys, const float *x, int64_t at) {
-  return phys->bf16 ? (const void *)((const uint16_t *)x + at) : (const void *)(x + at);
+static inline void *ronde__operand_at(const ronde__phys *phys, const float *x, int64_t at) {
+  return phys->bf16 ? (void *)((const uint16_t *)x + at) : (void *)(x + at);
 }
 
 /* An operand from element `at` on, for kernels that take both kinds. */
 static inline ronde__operand ronde__operand_from(const ronde__phys *phys, const float *x, int64_t at) {
-  return (ronde__operand){(void *)ronde__operand_at(phys, x, at), phys->bf16};
+  return (ronde__operand){ronde__operand_at(phys, x, at), phys->bf16};
 }
 
 /* Elements [at, at + n) of an operand: where they lie if they are f32, else in room [n]. */
