@@ -283,6 +283,8 @@ typedef struct ronde__kernels {
    * mi < m, kj < k: weight gradients with the batch in the lanes. Rows of out lie ldo apart. */
   void (*dot_tile)(const float *a, int64_t a_stride, int64_t a_row, int m, const float *b, int64_t b_stride,
                    int64_t b_row, int k, int64_t rows, int64_t len, float *out, int64_t ldo, bool accumulate);
+  /* How many of m planes of a it takes at once, beside k of b. */
+  int (*dot_planes)(int m, int k);
 
   /* y[r][j] = act(y[r][j] + bias[j]), r < rows, j < n; rows ld apart; bias may be NULL. Columns from `valid` on are set
    * to zero. */

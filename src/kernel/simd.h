@@ -116,6 +116,7 @@ void NAME(gemm_tile)(const ronde__gemm *gemm, const void *a, const uint64_t *a_o
                      const uint64_t *b_offsets, int64_t count, float *c, ronde__ahead *ahead);
 void NAME(dot_tile)(const float *a, int64_t a_stride, int64_t a_row, int m, const float *b, int64_t b_stride,
                     int64_t b_row, int k, int64_t rows, int64_t len, float *out, int64_t ldo, bool accumulate);
+int NAME(dot_planes)(int m, int k);
 void NAME(bias_act_rows)(float *y, int64_t ld, int64_t rows, int64_t n, int64_t valid, const float *bias,
                          ronde__activation act);
 void NAME(bias_act_lanes)(float *y, int64_t n, float bias, ronde__activation act);

@@ -76,14 +76,20 @@ GRID(TILE)
 #define ENTRY(m, k) [m][k] = tile_##m##x##k,
 static void (*const tiles[6][7])(const planes *p) = {GRID(ENTRY)};
 
+/* Tiles of so many columns over m rows. */
+static int tiles_of(int m, int width) {
+  int height_max = SUMS / width < TILE_M ? SUMS / width : TILE_M;
+  return (m + height_max - 1) / height_max;
+}
+
+static int columns_of(int k) { return (k + TILE_K - 1) / TILE_K; }
+
 /* All m x k products over one chunk, in tiles of nearly equal size. */
 static void dot_run_chunk(const planes *whole, int m, int k) {
   planes p = *whole;
-  int n_k = (k + TILE_K - 1) / TILE_K;
+  int n_k = columns_of(k);
   for (int j = 0, kj = 0; j < n_k; j++) {
-    int width = k / n_k + (j < k % n_k);
-    int height_max = SUMS / width < TILE_M ? SUMS / width : TILE_M;
-    int n_m = (m + height_max - 1) / height_max;
+    int width = k / n_k + (j < k % n_k), n_m = tiles_of(m, width);
     for (int i = 0, mi = 0; i < n_m; i++) {
       int height = m / n_m + (i < m % n_m);
       p.a = whole->a + mi * p.a_stride;
@@ -110,4 +116,9 @@ void NAME(dot_tile)(const float *a, int64_t a_stride, int64_t a_row, int m, cons
       p.len = ronde__min(CHUNK, len - e);
       dot_run_chunk(&p, m, k);
     }
+}
+
+int NAME(dot_planes)(int m, int k) {
+  int n_k = columns_of(k), n_m = tiles_of(m, (k + n_k - 1) / n_k);
+  return (m + n_m - 1) / n_m;
 }

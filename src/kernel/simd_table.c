@@ -9,6 +9,7 @@ const ronde__kernels JOIN(ronde__, kernels, RONDE_SIMD) = {
     .vector = LANES,
     .gemm_tile = NAME(gemm_tile),
     .dot_tile = NAME(dot_tile),
+    .dot_planes = NAME(dot_planes),
     .bias_act_rows = NAME(bias_act_rows),
     .bias_act_lanes = NAME(bias_act_lanes),
     .act_forward = NAME(act_forward),

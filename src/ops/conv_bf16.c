@@ -420,8 +420,7 @@ static void conv_bf16_data_part(void *arg, int thread, int n_threads) {
 
 static ronde_status conv_bf16_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   conv_bf16_job j = conv_bf16_job_of(desc, state, call, true);
-  ronde__fused_act_backward(desc, call);
-  if (desc->attr.bias) ronde__bias_gradient(desc, call);
+  ronde__fused_backward(desc, call);
   if (call->dparam[0] || !desc->out[0].bf16) ronde__pool_run(call->pool, conv_bf16_pack_gradient_part, &j);
   if (call->dparam[0]) {
     ronde__pool_run(call->pool, conv_bf16_pack_input_panels_part, &j);

@@ -200,8 +200,7 @@ void ronde__conv_blocks_data_gradient(const ronde__op_desc *desc, const void *st
 }
 
 static ronde_status conv_blocks_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  ronde__fused_act_backward(desc, call);
-  if (desc->attr.bias) ronde__bias_gradient(desc, call);
+  ronde__fused_backward(desc, call);
   if (call->dparam[0]) ronde__conv_blocks_weight_gradient(desc, state, call);
   ronde__op_gradients_final(desc, call);
   if (call->din[0]) ronde__conv_blocks_data_gradient(desc, state, call);

@@ -253,8 +253,7 @@ static void weight_part(void *arg, int thread, int n_threads) {
 static ronde_status conv_first_bf16_backward(const ronde__op_desc *desc, const void *state,
                                              const ronde__op_call *call) {
   conv_first_bf16_job j = job_of(desc, state, call, true);
-  ronde__fused_act_backward(desc, call);
-  if (desc->attr.bias) ronde__bias_gradient(desc, call);
+  ronde__fused_backward(desc, call);
   if (!call->dparam[0]) return RONDE_OK;
   ronde__pool_run(call->pool, round_input_part, &j);
   ronde__pool_run(call->pool, weight_part, &j);

@@ -422,8 +422,7 @@ static void data_gradient(const ronde__op_desc *desc, const conv_grouped_state *
 }
 
 static ronde_status conv_grouped_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  ronde__fused_act_backward(desc, call);
-  if (desc->attr.bias) ronde__bias_gradient(desc, call);
+  ronde__fused_backward(desc, call);
   if (call->dparam[0]) weight_gradient(desc, state, call);
   ronde__op_gradients_final(desc, call);
   if (call->din[0]) data_gradient(desc, state, call);

@@ -135,41 +135,62 @@ static void transpose_weights(const conv_lanes_state *s, const ronde__weight_lay
       }
 }
 
-/* The gradient of the KW taps of (all o, c, kh), added up over the output rows that tap row kh reaches. */
-static void weight_row(const conv_lanes_job *j, int64_t c, int kh) {
+/* Output channels [o0, o1), of which the gradients of rows [oh0, oh1) stay in the first cache. */
+typedef struct weight_part {
+  int64_t o0, o1, oh0, oh1;
+} weight_part;
+
+/* Adds to the gradient of the KW taps of (o, c, kh), from the output rows of the part that tap row kh reaches. */
+static void weight_row(const conv_lanes_job *j, const weight_part *part, int64_t c, int kh) {
   const conv_lanes_state *s = j->s;
   const ronde__op_call *call = j->call;
   const ronde__weight_layout *l = &j->desc->param[0];
   int64_t oh0, oh1, lanes = s->lanes, out_plane = s->h.out * s->w.out * lanes;
   ronde__axis_outputs_of_tap(&s->h, kh, &oh0, &oh1);
+  oh0 = ronde__max(oh0, part->oh0), oh1 = ronde__min(oh1, part->oh1);
   int64_t row = oh0 * s->h.stride + kh * s->h.dilation - s->h.padding;
   const float *x = call->in[0] + (c * s->h.in + row) * s->w.in * lanes;
-  const float *dy = call->dout[0] + oh0 * s->w.out * lanes;
-  float *dw = call->dparam[0] + c * l->t + kh * s->w.kernel;
-  if (!call->accumulate_dparam[0])
-    for (int64_t o = 0; o < l->o; o++) memset(dw + o * l->i * l->t, 0, (size_t)s->w.kernel * sizeof(float));
+  const float *dy = call->dout[0] + part->o0 * out_plane + oh0 * s->w.out * lanes;
+  float *dw = call->dparam[0] + part->o0 * l->i * l->t + c * l->t + kh * s->w.kernel;
   for (int64_t ow = 0; ow < s->w.out && oh0 < oh1;) {
     ronde__taps w = ronde__axis_forward(&s->w, ow);
     int64_t length = s->w.stride > 1 ? 1 : ronde__axis_run(&s->w, ronde__axis_forward, ow, s->w.out);
     if (w.count > 0)
-      j->desc->compute.kernels->dot_tile(dy + ow * lanes, out_plane, s->w.out * lanes, (int)l->o, x + w.at * lanes,
-                                         s->w.dilation * lanes, s->h.stride * s->w.in * lanes, w.count, oh1 - oh0,
-                                         length * lanes, dw + w.first, l->i * l->t, true);
+      j->desc->compute.kernels->dot_tile(dy + ow * lanes, out_plane, s->w.out * lanes, (int)(part->o1 - part->o0),
+                                         x + w.at * lanes, s->w.dilation * lanes, s->h.stride * s->w.in * lanes,
+                                         w.count, oh1 - oh0, length * lanes, dw + w.first, l->i * l->t, true);
     ow += length;
   }
 }
 
+static void clear_weight_row(const conv_lanes_job *j, int64_t item) {
+  const ronde__weight_layout *l = &j->desc->param[0];
+  float *dw = j->call->dparam[0] + item * j->s->w.kernel;
+  for (int64_t o = 0; o < l->o; o++) memset(dw + o * l->i * l->t, 0, (size_t)j->s->w.kernel * sizeof(float));
+}
+
+/* Items are pairs (c, kh), each of which goes over all gradients of outputs: these a part at a time. */
 static void conv_lanes_weight_part(void *arg, int thread, int n_threads) {
+  enum { FLOATS = 8192 };
   const conv_lanes_job *j = arg;
+  const conv_lanes_state *s = j->s;
+  const int64_t channels = j->desc->param[0].o, row = s->w.out * s->lanes;
+  const int64_t few = j->desc->compute.kernels->dot_planes((int)channels, s->w.kernel);
+  const int64_t rows = ronde__max(1, FLOATS / (few * row));
   int64_t begin, end;
-  ronde__thread_chunk(j->desc->in[0].c * j->s->h.kernel, thread, n_threads, &begin, &end);
-  for (int64_t item = begin; item < end; item++) weight_row(j, item / j->s->h.kernel, (int)(item % j->s->h.kernel));
+  ronde__thread_chunk(j->desc->in[0].c * s->h.kernel, thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end && !j->call->accumulate_dparam[0]; item++) clear_weight_row(j, item);
+  for (int64_t oh = 0; oh < s->h.out; oh += rows)
+    for (int64_t o = 0; o < channels; o += few) {
+      weight_part part = {o, ronde__min(o + few, channels), oh, ronde__min(oh + rows, s->h.out)};
+      for (int64_t item = begin; item < end; item++)
+        weight_row(j, &part, item / s->h.kernel, (int)(item % s->h.kernel));
+    }
 }
 
 static ronde_status conv_lanes_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   conv_lanes_job j = {desc, state, call};
-  ronde__fused_act_backward(desc, call);
-  if (desc->attr.bias) ronde__bias_gradient(desc, call);
+  ronde__fused_backward(desc, call);
   if (call->dparam[0]) ronde__pool_run(call->pool, conv_lanes_weight_part, &j);
   ronde__op_gradients_final(desc, call);
   if (!call->din[0]) return RONDE_OK;

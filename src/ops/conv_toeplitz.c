@@ -253,8 +253,7 @@ static ronde_status conv_toeplitz_backward(const ronde__op_desc *desc, const voi
   data.pairs = weight.pairs = weight.operand + PLACES * s->in_place;
   data.weights = data.pairs + desc->threads * PLACES * s->tap_place;
   data.products = data.weights + weights_elems(&s->data);
-  ronde__fused_act_backward(desc, call);
-  if (desc->attr.bias) ronde__bias_gradient(desc, call);
+  ronde__fused_backward(desc, call);
   ronde__pool_run(call->pool, transform_dout_part, &data);
   if (call->dparam[0]) {
     ronde__pool_run(call->pool, transform_input_part, &weight);

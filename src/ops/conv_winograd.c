@@ -265,8 +265,7 @@ static void data_gradient(const ronde__op_desc *desc, const conv_winograd_state 
 
 static ronde_status conv_winograd_backward(const ronde__op_desc *desc, const void *opaque, const ronde__op_call *call) {
   const conv_winograd_state *s = opaque;
-  ronde__fused_act_backward(desc, call);
-  if (desc->attr.bias) ronde__bias_gradient(desc, call);
+  ronde__fused_backward(desc, call);
   if (call->dparam[0]) weight_gradient(desc, s, call);
   ronde__op_gradients_final(desc, call);
   if (call->din[0]) data_gradient(desc, s, call);

@@ -34,60 +34,99 @@ typedef struct fused_job {
   const ronde__op_call *call;
 } fused_job;
 
+/* Elements [at, at + n) of the gradient behind the activation become those in front of it. */
+static void act_backward(const ronde__op_desc *desc, const ronde__op_call *call, int64_t at, int64_t n) {
+  const ronde__phys *out = &desc->out[0];
+  float y_room[STRETCH], d_room[STRETCH];
+  for (int64_t end = at + n; at < end; at += n) {
+    n = out->bf16 ? ronde__min(STRETCH, end - at) : end - at;
+    const float *y = ronde__widen(desc, out, call->out[0], at, n, y_room);
+    float *d = ronde__operand_room(out, call->dout[0], at, d_room);
+    ronde__widen(desc, out, call->dout[0], at, n, d_room);
+    desc->compute.kernels->act_backward(d, y, d, n, desc->attr.act, false);
+    ronde__narrow(desc, out, d, n, call->dout[0], at);
+  }
+}
+
 static void act_part(void *arg, int thread, int n_threads) {
   const fused_job *j = arg;
-  const ronde__phys *out = &j->desc->out[0];
-  float y_room[STRETCH], d_room[STRETCH];
-  int64_t begin, end, quanta = ronde__ceil_div(ronde__phys_elems(out), RONDE__QUANTUM);
-  ronde__thread_chunk(quanta, thread, n_threads, &begin, &end);
+  int64_t begin, end, elems = ronde__phys_elems(&j->desc->out[0]);
+  ronde__thread_chunk(ronde__ceil_div(elems, RONDE__QUANTUM), thread, n_threads, &begin, &end);
   begin *= RONDE__QUANTUM;
-  end = ronde__min(end * RONDE__QUANTUM, ronde__phys_elems(out));
-  for (int64_t at = begin, n; at < end; at += n) {
-    n = out->bf16 ? ronde__min(STRETCH, end - at) : end - at;
-    const float *y = ronde__widen(j->desc, out, j->call->out[0], at, n, y_room);
-    float *d = ronde__operand_room(out, j->call->dout[0], at, d_room);
-    ronde__widen(j->desc, out, j->call->dout[0], at, n, d_room);
-    j->desc->compute.kernels->act_backward(d, y, d, n, j->desc->attr.act, false);
-    ronde__narrow(j->desc, out, d, n, j->call->dout[0], at);
+  act_backward(j->desc, j->call, begin, ronde__min(end * RONDE__QUANTUM, elems) - begin);
+}
+
+/* Adds rows of block ob, from element `at` on. Those of bfloat16 are widened a few at a time, which adds them in the same
+ * order as all at once. */
+static void add_rows(const ronde__op_desc *desc, const ronde__op_call *call, int64_t ob, int64_t at, int64_t rows) {
+  const ronde__phys *out = &desc->out[0];
+  int64_t block = out->block, few = out->bf16 ? STRETCH / block : rows;
+  float room[STRETCH];
+  for (int64_t n; rows > 0; rows -= n, at += n * block) {
+    n = ronde__min(few, rows);
+    const float *dy = ronde__widen(desc, out, call->dout[0], at, n * block, room);
+    desc->compute.kernels->column_sums(dy, block, n, block, call->dparam[1] + ob * block);
   }
 }
+
+/* Where it is told, with what the activation does to these gradients, while they are in cache. */
+static void bias_gradient_of_block(const ronde__op_desc *desc, const ronde__op_call *call, int64_t ob, bool act) {
+  enum { ROWS = 256 };
+  const ronde__phys *out = &desc->out[0];
+  int64_t block = out->block, rows = out->h * out->w * out->n;
+  if (!call->accumulate_dparam[1]) memset(call->dparam[1] + ob * block, 0, (size_t)block * sizeof(float));
+  for (int64_t r = 0; r < rows; r += ROWS) {
+    int64_t n = ronde__min(ROWS, rows - r), at = (ob * rows + r) * block;
+    if (act) act_backward(desc, call, at, n * block);
+    add_rows(desc, call, ob, at, n);
+  }
+}
+
+void ronde__bias_gradient_of_block(const ronde__op_desc *desc, const ronde__op_call *call, int64_t ob) {
+  bias_gradient_of_block(desc, call, ob, false);
+}
+
+static void bias_gradient_of_lanes(const ronde__op_desc *desc, const ronde__op_call *call, int64_t channel, bool act) {
+  int64_t plane = desc->out[0].h * desc->out[0].w * desc->out[0].block;
+  if (act) act_backward(desc, call, channel * plane, plane);
+  float sum = desc->compute.kernels->sum(call->dout[0] + channel * plane, plane), *db = call->dparam[1] + channel;
+  *db = call->accumulate_dparam[1] ? *db + sum : sum;
+}
+
+static int64_t parts_of(const ronde__phys *out) {
+  return out->layout == RONDE__LANES ? out->c : ronde__phys_blocks(out);
+}
+
+static void bias_gradients(const fused_job *j, int thread, int n_threads, bool act) {
+  const ronde__phys *out = &j->desc->out[0];
+  int64_t begin, end;
+  ronde__thread_chunk(parts_of(out), thread, n_threads, &begin, &end);
+  for (int64_t i = begin; i < end; i++)
+    if (out->layout == RONDE__LANES) bias_gradient_of_lanes(j->desc, j->call, i, act);
+    else bias_gradient_of_block(j->desc, j->call, i, act);
+}
+
+static void bias_part(void *arg, int thread, int n_threads) { bias_gradients(arg, thread, n_threads, false); }
+
+static void both_part(void *arg, int thread, int n_threads) { bias_gradients(arg, thread, n_threads, true); }
 
 void ronde__fused_act_backward(const ronde__op_desc *desc, const ronde__op_call *call) {
-  if (desc->attr.act == RONDE__ACT_NONE) return;
   fused_job j = {desc, call};
-  ronde__pool_run(call->pool, act_part, &j);
-}
-
-/* Rows of bfloat16 are widened a few at a time, which adds them in the same order as all at once. */
-void ronde__bias_gradient_of_block(const ronde__op_desc *desc, const ronde__op_call *call, int64_t ob) {
-  const ronde__phys *out = &desc->out[0];
-  int64_t block = out->block, rows = out->h * out->w * out->n, few = out->bf16 ? STRETCH / block : rows;
-  float *db = call->dparam[1] + ob * block, room[STRETCH];
-  if (!call->accumulate_dparam[1]) memset(db, 0, (size_t)block * sizeof *db);
-  for (int64_t r = 0; r < rows; r += few) {
-    int64_t n = ronde__min(few, rows - r);
-    const float *dy = ronde__widen(desc, out, call->dout[0], (ob * rows + r) * block, n * block, room);
-    desc->compute.kernels->column_sums(dy, block, n, block, db);
-  }
-}
-
-static void bias_part(void *arg, int thread, int n_threads) {
-  const fused_job *j = arg;
-  const ronde__phys *out = &j->desc->out[0];
-  bool lanes = out->layout == RONDE__LANES;
-  int64_t begin, end, plane = out->h * out->w * out->block;
-  ronde__thread_chunk(lanes ? out->c : ronde__phys_blocks(out), thread, n_threads, &begin, &end);
-  for (int64_t i = begin; i < end; i++) {
-    if (!lanes) {
-      ronde__bias_gradient_of_block(j->desc, j->call, i);
-      continue;
-    }
-    float sum = j->desc->compute.kernels->sum(j->call->dout[0] + i * plane, plane);
-    j->call->dparam[1][i] = j->call->accumulate_dparam[1] ? j->call->dparam[1][i] + sum : sum;
-  }
+  if (desc->attr.act) ronde__pool_run(call->pool, act_part, &j);
 }
 
 void ronde__bias_gradient(const ronde__op_desc *desc, const ronde__op_call *call) {
   fused_job j = {desc, call};
   if (call->dparam[1]) ronde__pool_run(call->pool, bias_part, &j);
+}
+
+void ronde__fused_backward(const ronde__op_desc *desc, const ronde__op_call *call) {
+  fused_job j = {desc, call};
+  bool has_bias = desc->attr.bias && call->dparam[1];
+  if (desc->attr.act && has_bias && parts_of(&desc->out[0]) % desc->threads == 0) {
+    ronde__pool_run(call->pool, both_part, &j);
+    return;
+  }
+  ronde__fused_act_backward(desc, call);
+  if (has_bias) ronde__bias_gradient(desc, call);
 }

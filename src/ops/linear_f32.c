@@ -220,8 +220,7 @@ static void linear_f32_transpose_dout(const ronde__op_desc *desc, const ronde__o
 
 static ronde_status linear_f32_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   ronde__linear_piece j = {.desc = desc, .state = state, .call = call};
-  ronde__fused_act_backward(desc, call);
-  if (desc->attr.bias) ronde__bias_gradient(desc, call);
+  ronde__fused_backward(desc, call);
   if (desc->in[0].layout == RONDE__BLOCKS) {
     ronde__linear_backward_pieces(desc, state, call, linear_f32_together(desc), linear_f32_blocks_part);
     return RONDE_OK;

@@ -268,8 +268,7 @@ static void weight_part(void *arg, int thread, int n_threads) {
 
 static ronde_status linear_rows_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   ronde__linear_piece j = {.desc = desc, .state = state, .call = call};
-  ronde__fused_act_backward(desc, call);
-  if (desc->attr.bias) ronde__bias_gradient(desc, call);
+  ronde__fused_backward(desc, call);
   if (call->din[0])
     ronde__pool_run(call->pool, data_part, &j); /* reads the weights before their gradient is handed out */
   ronde__linear_backward_pieces(desc, state, call, outputs_together(desc, state), weight_part);
