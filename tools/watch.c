@@ -274,9 +274,16 @@ static pid_t orphan(int signal_number) {
 static void pause_a_little(void) { nanosleep(&(struct timespec){0, LOOK_MS * 1000000l}, NULL); }
 
 /* Ranks whose mpirun was killed may still be saving: they have been asked to end by the system (hooks.c). */
-static void await_savers(const tool_launched *l) {
+static void await_savers(const tool_launched *l, int signal_number) {
   double end = tool_now_s() + l->grace_s + TOOL_GRACE_MARGIN_S;
-  while (orphan(0) && tool_now_s() < end && tool_signal_requests() < 2) pause_a_little();
+  bool said = false;
+  while (orphan(0) && tool_now_s() < end && tool_signal_requests() < 2) {
+    if (!said)
+      tool_say("mpirun was lost: killed by signal %d (%s): waiting for its ranks to save and end", signal_number,
+               strsignal(signal_number));
+    said = true;
+    pause_a_little();
+  }
 }
 
 /* A killed process in a call of the system that nothing interrupts, as where a disk does not answer, ends with that; until then
@@ -475,7 +482,7 @@ ronde_status tool_watch(tool_launched *l) {
   tool_silent_end(l);
   for (int i = 0; i < 2; i++)
     if (l->streams[i].from >= 0) close(l->streams[i].from);
-  if (l->stage == TOOL_RUNS && WIFSIGNALED(state)) await_savers(l);
+  if (l->stage == TOOL_RUNS && WIFSIGNALED(state)) await_savers(l, WTERMSIG(state));
   kill_orphans(l);
   return tell_unended(l, conclude_launch(l, state));
 }

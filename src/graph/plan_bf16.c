@@ -5,7 +5,7 @@
 /* How the steps of a plan take a value. */
 typedef struct takers {
   bool refused;  /* by one of them, at least */
-  bool multiply; /* one of them, in bfloat16 */
+  bool multiply; /* one of them, in bfloat16, or behind a step that has one format for all of its values */
 } takers;
 
 static void ask(const ronde__plan_step *step, int value, bool can, takers *of) {
@@ -25,36 +25,40 @@ static bool may_be_bf16(const ronde__plan *plan, int value) {
          value != plan->output;
 }
 
-static bool is_bf16(const ronde__plan *plan, int value, const takers *of) {
-  return may_be_bf16(plan, value) && !of[value].refused && of[value].multiply;
-}
+static takers both(takers a, takers b) { return (takers){a.refused || b.refused, a.multiply || b.multiply}; }
 
-/* A step that takes its values in one format refuses all where one cannot be bfloat16. Whether it refused any. */
-static bool refuse_together(const ronde__plan *plan, const ronde__plan_step *step, takers *of) {
-  bool all = true, is_new = false;
-  if (!step->desc.form || !step->desc.form->one_format) return false;
-  for (int i = 0; i < step->desc.n_inputs; i++) all &= is_bf16(plan, step->in[i], of);
-  for (int i = 0; i < step->desc.n_outputs; i++) all &= is_bf16(plan, step->out[i], of);
-  for (int i = 0; i < step->desc.n_inputs && !all; i++)
-    is_new |= !of[step->in[i]].refused, of[step->in[i]].refused = true;
-  for (int i = 0; i < step->desc.n_outputs && !all; i++)
-    is_new |= !of[step->out[i]].refused, of[step->out[i]].refused = true;
+/* Gives `all` to a value; whether that is new to it. */
+static bool give(takers *to, takers all) {
+  bool is_new = to->refused != all.refused || to->multiply != all.multiply;
+  *to = all;
   return is_new;
 }
 
-static bool refuse_any(const ronde__plan *plan, takers *of) {
-  bool any = false;
-  for (int i = 0; i < plan->n_steps; i++) any |= refuse_together(plan, &plan->steps[i], of);
-  return any;
+/* What is said of one value of a step that has one format is said of all. Whether anything changed. */
+static bool share(const ronde__plan_step *step, takers *of) {
+  takers all = {0};
+  bool changed = false;
+  if (!step->desc.form || !step->desc.form->one_format) return false;
+  for (int i = 0; i < step->desc.n_inputs; i++) all = both(all, of[step->in[i]]);
+  for (int i = 0; i < step->desc.n_outputs; i++) all = both(all, of[step->out[i]]);
+  for (int i = 0; i < step->desc.n_inputs; i++) changed |= give(&of[step->in[i]], all);
+  for (int i = 0; i < step->desc.n_outputs; i++) changed |= give(&of[step->out[i]], all);
+  return changed;
+}
+
+static bool share_all(const ronde__plan *plan, takers *of) {
+  bool changed = false;
+  for (int i = 0; i < plan->n_steps; i++) changed |= share(&plan->steps[i], of);
+  return changed;
 }
 
 ronde_status ronde__plan_choose_bf16(ronde__plan *plan) {
   takers *of;
   RONDE__ALLOC(of, (size_t)plan->n_values * sizeof *of, "plan");
+  for (int i = 0; i < plan->n_values; i++) of[i].refused = !may_be_bf16(plan, i);
   for (int i = 0; i < plan->n_steps; i++) ask_step(&plan->steps[i], of);
-  while (refuse_any(plan, of)) {
-  }
-  for (int i = 0; i < plan->n_values; i++) plan->values[i].phys.bf16 = is_bf16(plan, i, of);
+  while (share_all(plan, of)) continue;
+  for (int i = 0; i < plan->n_values; i++) plan->values[i].phys.bf16 = !of[i].refused && of[i].multiply;
   for (int i = 0; i < plan->n_steps; i++) {
     ronde__plan_step *step = &plan->steps[i];
     for (int j = 0; j < step->desc.n_inputs; j++) step->desc.in[j].bf16 = plan->values[step->in[j]].phys.bf16;

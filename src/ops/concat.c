@@ -52,6 +52,8 @@ static ronde_status concat_backward(const ronde__op_desc *desc, const void *stat
 }
 
 static const ronde__form concat_form = {
+    .bf16 = {.in = ~0u, .out = 1},
+    .one_format = true,
     .forward = concat_forward,
     .backward = concat_backward,
     .implementation = ronde__elementwise_implementation,

@@ -1,14 +1,15 @@
 /* Copies between a tensor and its pieces along the first dimension (channels of images, features of vectors), as runs of
- * adjacent floats: whole pieces (ROWS, an example at a time), planes (LANES), or the channels that lie in one block on
- * both sides (BLOCKS). */
+ * adjacent elements: whole pieces (ROWS, an example at a time), planes (LANES), or the channels that lie in one block on
+ * both sides (BLOCKS), where both may be bfloat16. */
 #include "ops/pieces.h"
 
 #include "ops/elementwise.h"
 #include "ops/gemm_list.h"
+#include "ops/widen.h"
 
 #include <string.h>
 
-/* `rows` runs of `length` floats, in steps, in the piece and in the whole. */
+/* `rows` runs of `length` elements, in steps, in the piece and in the whole. */
 typedef struct piece_run {
   int64_t piece, piece_step, whole, whole_step, rows, length;
 } piece_run;
@@ -42,20 +43,41 @@ static piece_run piece_run_at(const pieces_job *j, int64_t c, int64_t *next_out)
   }
 }
 
+static size_t elem_bytes(const ronde__phys *phys) { return phys->bf16 ? sizeof(uint16_t) : sizeof(float); }
+
 static void pieces_zero_tail(const ronde__phys *phys, float *x, int thread, int n_threads) {
   int64_t rows = phys->h * phys->w * phys->n, begin, end;
   int64_t tail = phys->layout == RONDE__BLOCKS ? phys->c % phys->block : 0;
-  float *last = x + (ronde__phys_blocks(phys) - 1) * rows * phys->block;
+  int64_t last = (ronde__phys_blocks(phys) - 1) * rows * phys->block;
   ronde__thread_chunk(rows, thread, n_threads, &begin, &end);
   for (int64_t r = begin; r < end && tail; r++)
-    memset(last + r * phys->block + tail, 0, (size_t)(phys->block - tail) * sizeof *x);
+    memset(ronde__operand_at(phys, x, last + r * phys->block + tail), 0,
+           (size_t)(phys->block - tail) * elem_bytes(phys));
 }
 
-static void pieces_move_row(const pieces_job *j, const piece_run *r, int64_t row) {
+/* Elements [from, from + n) are added to those from `to` on, a stretch at a time. */
+static void add_elements(const pieces_job *j, int64_t from, int64_t to, int64_t n) {
+  enum { STRETCH = 1024 };
+  const ronde__phys *phys = j->piece_phys; /* in the format of the whole */
+  float from_room[STRETCH], to_room[STRETCH];
+  for (int64_t some; n > 0; n -= some, from += some, to += some) {
+    some = phys->bf16 ? ronde__min(STRETCH, n) : n;
+    float *sum = ronde__operand_room(phys, j->to, to, to_room);
+    ronde__widen(j->desc, phys, j->to, to, some, to_room);
+    j->desc->compute.kernels->add(sum, ronde__widen(j->desc, phys, j->from, from, some, from_room), sum, some);
+    ronde__narrow(j->desc, phys, sum, some, j->to, to);
+  }
+}
+
+/* n elements from row `row` of a run on. */
+static void pieces_move(const pieces_job *j, const piece_run *r, int64_t row, int64_t n) {
+  const ronde__phys *phys = j->piece_phys;
   int64_t piece = r->piece + row * r->piece_step, whole = r->whole + row * r->whole_step;
-  float *to = j->to + (j->puts ? whole : piece);
-  if (j->from) ronde__gradient_add(j->desc, j->from + (j->puts ? piece : whole), to, r->length, j->accumulate);
-  else if (!j->accumulate) memset(to, 0, (size_t)r->length * sizeof *to);
+  int64_t from = j->puts ? piece : whole, to = j->puts ? whole : piece;
+  void *target = ronde__operand_at(phys, j->to, to);
+  if (j->accumulate && j->from) add_elements(j, from, to, n);
+  else if (j->from) memcpy(target, ronde__operand_at(phys, j->from, from), (size_t)n * elem_bytes(phys));
+  else if (!j->accumulate) memset(target, 0, (size_t)n * elem_bytes(phys));
 }
 
 static void pieces_part(void *arg, int thread, int n_threads) {
@@ -63,8 +85,10 @@ static void pieces_part(void *arg, int thread, int n_threads) {
   int64_t begin, end;
   for (int64_t c = 0; c < j->piece_phys->c;) {
     piece_run r = piece_run_at(j, c, &c);
+    bool adjacent = r.length == r.piece_step && r.length == r.whole_step;
     ronde__thread_chunk(r.rows, thread, n_threads, &begin, &end);
-    for (int64_t row = begin; row < end; row++) pieces_move_row(j, &r, row);
+    if (adjacent) pieces_move(j, &r, begin, (end - begin) * r.length);
+    for (int64_t row = begin; row < end && !adjacent; row++) pieces_move(j, &r, row, r.length);
   }
   if (!j->accumulate && (!j->puts || j->offset == 0))
     pieces_zero_tail(j->puts ? j->whole_phys : j->piece_phys, j->to, thread, n_threads);

@@ -1,4 +1,4 @@
-/* Moves between a tensor and the pieces of it along its first dimension, which lie in the same layout. */
+/* Moves between a tensor and the pieces of it along its first dimension, which lie in the same layout and format. */
 #ifndef RONDE_PIECES_H
 #define RONDE_PIECES_H
 
