@@ -14,7 +14,7 @@ static void ask(const ronde__plan_step *step, int value, bool can, takers *of) {
 }
 
 static void ask_step(const ronde__plan_step *step, takers *of) {
-  const ronde__form *form = step->desc.form;
+  const ronde__form *form = step->desc.compute.bf16 ? step->desc.form : NULL;
   for (int i = 0; i < step->desc.n_inputs; i++) ask(step, step->in[i], form && form->bf16.in >> i & 1, of);
   for (int i = 0; i < step->desc.n_outputs; i++) ask(step, step->out[i], form && form->bf16.out >> i & 1, of);
 }
@@ -34,15 +34,20 @@ static bool give(takers *to, takers all) {
   return is_new;
 }
 
-/* What is said of one value of a step that has one format is said of all. Whether anything changed. */
+/* What is said of one of the values that a step takes in one format is said of all of them. Whether anything changed. */
 static bool share(const ronde__plan_step *step, takers *of) {
+  const ronde__op_desc *d = &step->desc;
   takers all = {0};
   bool changed = false;
-  if (!step->desc.form || !step->desc.form->one_format) return false;
-  for (int i = 0; i < step->desc.n_inputs; i++) all = both(all, of[step->in[i]]);
-  for (int i = 0; i < step->desc.n_outputs; i++) all = both(all, of[step->out[i]]);
-  for (int i = 0; i < step->desc.n_inputs; i++) changed |= give(&of[step->in[i]], all);
-  for (int i = 0; i < step->desc.n_outputs; i++) changed |= give(&of[step->out[i]], all);
+  if (!d->form || !d->form->one_format) return false;
+  for (int i = 0; i < d->n_inputs; i++)
+    if (d->form->bf16.in >> i & 1) all = both(all, of[step->in[i]]);
+  for (int i = 0; i < d->n_outputs; i++)
+    if (d->form->bf16.out >> i & 1) all = both(all, of[step->out[i]]);
+  for (int i = 0; i < d->n_inputs; i++)
+    if (d->form->bf16.in >> i & 1) changed |= give(&of[step->in[i]], all);
+  for (int i = 0; i < d->n_outputs; i++)
+    if (d->form->bf16.out >> i & 1) changed |= give(&of[step->out[i]], all);
   return changed;
 }
 

@@ -49,7 +49,8 @@ typedef struct ronde__bf16 {
   void (*avg_window)(ronde__operand x, const int64_t *offsets, int count, int64_t n, float factor, ronde__operand y);
   void (*avg_gradient)(ronde__operand dy, const ronde__window_of *windows, int count, int64_t n, ronde__operand dx,
                        bool accumulate);
-  const ronde__norm_kernels *norm; /* of bfloat16, as these two are in kernel.h */
+  const ronde__norm_kernels *norm; /* of bfloat16, as these are in kernel.h */
+  const ronde__gate_kernels *gate;
   const ronde__grouped_kernels *grouped;
   /* `turns` times as many independent products as keep the core busy, `peak_flops` operations each time: its arithmetic
    * peak, to compare the GEMM with. The result only keeps the compiler from leaving them out. */

@@ -146,6 +146,7 @@ const ronde__bf16 ronde__bf16_amx = {
     .avg_window = ronde__bf16_avg_window,
     .avg_gradient = ronde__bf16_avg_gradient,
     .norm = &ronde__narrow_norm,
+    .gate = &ronde__narrow_gate,
     .grouped = &ronde__narrow_grouped,
     .peak = peak_amx,
     .peak_flops = 4.0 * 2 * TILE * TILE * RONDE__BF16_STEP,

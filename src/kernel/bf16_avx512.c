@@ -262,6 +262,7 @@ const ronde__bf16 ronde__bf16_avx512 = {
     .avg_window = ronde__bf16_avg_window,
     .avg_gradient = ronde__bf16_avg_gradient,
     .norm = &ronde__narrow_norm,
+    .gate = &ronde__narrow_gate,
     .grouped = &ronde__narrow_grouped,
     .peak = peak_avx512,
     .peak_flops = CHAINS * 2.0 * 2 * PANEL,

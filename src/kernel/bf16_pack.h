@@ -22,8 +22,9 @@ void ronde__bf16_avg_window(ronde__operand x, const int64_t *offsets, int count,
 void ronde__bf16_avg_gradient(ronde__operand dy, const ronde__window_of *windows, int count, int64_t n,
                               ronde__operand dx, bool accumulate);
 
-/* simd_norm.c and simd_grouped.c, compiled for elements of bfloat16. */
+/* simd_norm.c, simd_gate.c and simd_grouped.c, compiled for elements of bfloat16. */
 extern const ronde__norm_kernels ronde__narrow_norm;
+extern const ronde__gate_kernels ronde__narrow_gate;
 extern const ronde__grouped_kernels ronde__narrow_grouped;
 
 #endif

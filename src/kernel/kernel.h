@@ -158,8 +158,8 @@ typedef struct ronde__grid {
 
 enum { RONDE__GROUPED_COLUMNS = 4 };
 
-/* In the kernels of ronde__norm_kernels and ronde__grouped_kernels the elements of values and of their gradients are f32, or
- * bfloat16 (those of bf16.h), rounded once where they are written; all else is f32. */
+/* In the kernels of ronde__norm_kernels, ronde__gate_kernels and ronde__grouped_kernels the elements of values and of their
+ * gradients are f32, or bfloat16 (those of bf16.h), rounded once where they are written; all else is f32. */
 
 /* Batch normalisation over rows [rows][n] of channels, n a multiple of 16. */
 typedef struct ronde__norm_kernels {
@@ -177,6 +177,16 @@ typedef struct ronde__norm_kernels {
   void (*backward)(const void *dy, const void *x, int64_t rows, int64_t n, const float *mean, const float *a,
                    const float *b, const float *c, const float *shift, void *dx, bool accumulate);
 } ronde__norm_kernels;
+
+/* Products of rows [rows][n] with a gate, a factor of each column; n is a multiple of 16. */
+typedef struct ronde__gate_kernels {
+  /* y[r][j] = x[r][j] * gate[j] */
+  void (*forward)(const void *x, const float *gate, int64_t rows, int64_t n, void *y);
+  /* sums[j] = sum over r < rows of dy[r][j] * x[r][j], and dx[r][j] (+)= dy[r][j] * gate[j], where dx is not NULL; it may
+   * be dy, but not x */
+  void (*backward)(const void *dy, const void *x, const float *gate, int64_t rows, int64_t n, void *dx, bool accumulate,
+                   float *sums);
+} ronde__gate_kernels;
 
 /* Outputs of RONDE__GROUPED_COLUMNS neighbours in a row, all of whose taps in a row fall inside, and one or two rows: the
  * sums over taps and k of weights and inputs. */
@@ -301,10 +311,7 @@ typedef struct ronde__kernels {
   /* dx[j] (+)= dy[j] * f'(x[j]); dx may be dy */
   void (*pointwise_backward)(const ronde__pointwise *f, const float *dy, const float *x, float *dx, int64_t n,
                              bool accumulate);
-  /* Of y[r][j] = x[r][j] * gate[j], n a multiple of 16: sums[j] = sum over r < rows of dy[r][j] * x[r][j], and
-   * dx[r][j] (+)= dy[r][j] * gate[j], where dx is not NULL; it may be dy, but not x */
-  void (*gate_backward)(const float *dy, const float *x, const float *gate, int64_t rows, int64_t n, float *dx,
-                        bool accumulate, float *sums);
+  const ronde__gate_kernels *gate;
 
   /* db[j] += sum over r < rows of dy[r][j]; and the sum of dy[0..n) */
   void (*column_sums)(const float *dy, int64_t ld, int64_t rows, int64_t n, float *db);

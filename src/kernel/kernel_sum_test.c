@@ -46,7 +46,7 @@ static void test_column_sums(void **state) {
 static void check_gate(int64_t rows, int64_t n, int accumulate) {
   floats dy = floats_make(rows * n, 1), x = floats_make(rows * n, 2), gate = floats_make(n, 3);
   floats dx = floats_make(rows * n, 1), before = floats_copy(&dx, 0), sums = floats_make(n, 5);
-  kernels->gate_backward(dy.at, x.at, gate.at, rows, n, accumulate == 2 ? NULL : dx.at, accumulate == 1, sums.at);
+  kernels->gate->backward(dy.at, x.at, gate.at, rows, n, accumulate == 2 ? NULL : dx.at, accumulate == 1, sums.at);
   for (int64_t j = 0; j < n; j++) {
     double want = 0;
     for (int64_t r = 0; r < rows; r++) want += (double)dy.at[r * n + j] * (double)x.at[r * n + j];
@@ -57,6 +57,8 @@ static void check_gate(int64_t rows, int64_t n, int accumulate) {
     if (accumulate == 2) assert_true(dx.at[i] == before.at[i]);
     else assert_true(fabs((double)dx.at[i] - product - (accumulate ? (double)before.at[i] : 0)) <= 2.4e-7);
   }
+  kernels->gate->forward(x.at, gate.at, rows, n, dx.at);
+  for (int64_t i = 0; i < rows * n; i++) assert_true(dx.at[i] == x.at[i] * gate.at[i % n]);
   floats *all[] = {&dy, &x, &gate, &dx, &before, &sums};
   for (size_t i = 0; i < RONDE__COUNT(all); i++) floats_free(all[i]);
 }

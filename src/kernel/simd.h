@@ -110,6 +110,7 @@ INLINE float lane_sum(vec x) {
 /* The tables, and the functions of that of all. */
 
 extern const ronde__norm_kernels NAME(norm);
+extern const ronde__gate_kernels NAME(gate);
 extern const ronde__grouped_kernels NAME(grouped);
 
 void NAME(gemm_tile)(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
@@ -125,8 +126,6 @@ void NAME(act_backward)(const float *dy, const float *y, float *dx, int64_t n, r
 void NAME(pointwise_forward)(const ronde__pointwise *f, const float *x, float *y, int64_t n);
 void NAME(pointwise_backward)(const ronde__pointwise *f, const float *dy, const float *x, float *dx, int64_t n,
                               bool accumulate);
-void NAME(gate_backward)(const float *dy, const float *x, const float *gate, int64_t rows, int64_t n, float *dx,
-                         bool accumulate, float *sums);
 void NAME(column_sums)(const float *dy, int64_t ld, int64_t rows, int64_t n, float *db);
 float NAME(sum)(const float *x, int64_t n);
 float NAME(multiply_adds)(int64_t turns);

@@ -4,16 +4,26 @@
 #include "ops/elementwise.h"
 #include "ops/gemm_list.h"
 #include "ops/pair.h"
+#include "ops/widen.h"
 
 enum { CHUNK = 64 }; /* pixels */
 
-/* Which operand is the gate. */
-static int gate_of(const ronde__op_desc *desc) { return desc->in[1].h * desc->in[1].w == 1; }
-
-static bool gate_takes(const ronde__op_desc *desc) {
-  const ronde__phys *y = &desc->out[0], *gate = &desc->in[gate_of(desc)], *x = &desc->in[1 - gate_of(desc)];
+/* Whether that operand is the gate. */
+static bool is_gate(const ronde__op_desc *desc, int i) {
+  const ronde__phys *y = &desc->out[0], *gate = &desc->in[i], *x = &desc->in[1 - i];
   return desc->attr.pair == RONDE__PAIR_MULTIPLY && y->layout == RONDE__BLOCKS && ronde__phys_equal(x, y) &&
          gate->layout == RONDE__BLOCKS && gate->h * gate->w == 1 && gate->c == y->c && gate->n == y->n;
+}
+
+static bool gate_first_takes(const ronde__op_desc *desc) { return is_gate(desc, 0); }
+
+static bool gate_second_takes(const ronde__op_desc *desc) { return is_gate(desc, 1); }
+
+/* Which operand it is. */
+static int gate_of(const ronde__op_desc *desc) { return desc->form == &ronde__gate_second; }
+
+static const ronde__gate_kernels *kernels_of(const ronde__op_desc *desc) {
+  return desc->out[0].bf16 ? desc->compute.bf16->gate : desc->compute.kernels->gate;
 }
 
 static int64_t chunks_of(const ronde__phys *x) { return ronde__ceil_div(x->h * x->w, CHUNK); }
@@ -30,19 +40,48 @@ typedef struct gate_job {
   int gate;
 } gate_job;
 
+/* A chunk of the image: its block, first element, and pixels. */
+typedef struct chunk {
+  int64_t block, at, pixels;
+} chunk;
+
+static chunk chunk_of(const ronde__phys *y, int64_t item) {
+  int64_t chunks = chunks_of(y), pixels = y->h * y->w, block = item / chunks, pixel = item % chunks * CHUNK;
+  return (chunk){block, (block * pixels + pixel) * y->n * y->block, ronde__min(CHUNK, pixels - pixel)};
+}
+
+static void forward_part(void *arg, int thread, int n_threads) {
+  const gate_job *j = arg;
+  const ronde__op_call *call = j->call;
+  const ronde__phys *y = &j->desc->out[0];
+  int64_t row = y->n * y->block, begin, end;
+  ronde__thread_chunk(ronde__phys_blocks(y) * chunks_of(y), thread, n_threads, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    chunk c = chunk_of(y, item);
+    kernels_of(j->desc)->forward(ronde__operand_at(y, call->in[1 - j->gate], c.at), call->in[j->gate] + c.block * row,
+                                 c.pixels, row, ronde__operand_at(y, call->out[0], c.at));
+  }
+}
+
+static ronde_status gate_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
+  gate_job j = {desc, call, gate_of(desc)};
+  ronde__pool_run(call->pool, forward_part, &j);
+  return RONDE_OK;
+}
+
 static void chunks_part(void *arg, int thread, int n_threads) {
   const gate_job *j = arg;
   const ronde__op_call *call = j->call;
   const ronde__phys *y = &j->desc->out[0];
-  int64_t chunks = chunks_of(y), pixels = y->h * y->w, row = y->n * y->block, begin, end;
+  int64_t row = y->n * y->block, begin, end;
   float *dx = call->din[1 - j->gate];
-  ronde__thread_chunk(ronde__phys_blocks(y) * chunks, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(ronde__phys_blocks(y) * chunks_of(y), thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
-    int64_t block = item / chunks, pixel = item % chunks * CHUNK, at = (block * pixels + pixel) * row;
-    j->desc->compute.kernels->gate_backward(call->dout[0] + at, call->in[1 - j->gate] + at,
-                                            call->in[j->gate] + block * row, ronde__min(CHUNK, pixels - pixel), row,
-                                            dx ? dx + at : NULL, call->accumulate_dinput[1 - j->gate],
-                                            call->work + item * row);
+    chunk c = chunk_of(y, item);
+    kernels_of(j->desc)->backward(ronde__operand_at(y, call->dout[0], c.at),
+                                  ronde__operand_at(y, call->in[1 - j->gate], c.at), call->in[j->gate] + c.block * row,
+                                  c.pixels, row, dx ? ronde__operand_at(y, dx, c.at) : NULL,
+                                  call->accumulate_dinput[1 - j->gate], call->work + item * row);
   }
 }
 
@@ -68,11 +107,16 @@ static ronde_status gate_backward(const ronde__op_desc *desc, const void *state,
   return RONDE_OK;
 }
 
-const ronde__form ronde__gate_form = {
-    .name = "gate",
-    .takes = gate_takes,
-    .work_elems = gate_work_elems,
-    .forward = ronde__pair_forward,
-    .backward = gate_backward,
-    .implementation = ronde__elementwise_implementation,
-};
+#define GATE_FORM(form, own_takes, image)                  \
+  const ronde__form form = {                               \
+      .name = "gate",                                      \
+      .takes = own_takes,                                  \
+      .bf16 = {.in = 1u << (image), .out = 1},             \
+      .one_format = true,                                  \
+      .work_elems = gate_work_elems,                       \
+      .forward = gate_forward,                             \
+      .backward = gate_backward,                           \
+      .implementation = ronde__elementwise_implementation, \
+  }
+GATE_FORM(ronde__gate_first, gate_first_takes, 1);
+GATE_FORM(ronde__gate_second, gate_second_takes, 0);

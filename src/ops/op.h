@@ -365,7 +365,7 @@ struct ronde__form {
   ronde_status (*contribute)(const ronde__op_desc *desc, const void *state, const ronde__op_call *call, bool backward);
   ronde_status (*absorb)(const ronde__op_desc *desc, const ronde__op_call *call);
   ronde__operands bf16; /* those that may be bfloat16 where they are BLOCKS, their gradients with them */
-  bool one_format;      /* of these, all or none */
+  bool one_format;      /* of these, which are BLOCKS then, all or none */
   bool multiplies_bf16; /* its products */
   bool gives_pieces;    /* knows desc.in_pieces */
   bool turns_weight;    /* backward reads param[0] with each block transposed, and can keep that (call.turned) */

@@ -10,6 +10,7 @@ ronde_status ronde__pair_infer(const ronde__op_attr *attr, const char *label, co
 void ronde__pair_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out);
 ronde_status ronde__pair_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call);
 extern const ronde__form ronde__pair_form;
-extern const ronde__form ronde__gate_form; /* of products with a factor of each channel, in BLOCKS */
+/* Of products with a factor of each channel, in BLOCKS: the first operand, or the second one. */
+extern const ronde__form ronde__gate_first, ronde__gate_second;
 
 #endif

@@ -7,5 +7,5 @@ const ronde__op ronde__op_pair = {
     .layouts = ronde__pair_layouts,
     .backward_reads = {.in = 3},
     .takes_rows = true,
-    .forms = (const ronde__form *const[]){&ronde__gate_form, &ronde__pair_form, NULL},
+    .forms = (const ronde__form *const[]){&ronde__gate_first, &ronde__gate_second, &ronde__pair_form, NULL},
 };
