@@ -27,4 +27,13 @@ extern const ronde__norm_kernels ronde__narrow_norm;
 extern const ronde__gate_kernels ronde__narrow_gate;
 extern const ronde__grouped_kernels ronde__narrow_grouped;
 
+/* Of a table, what both implementations share. */
+#define RONDE__BF16_SHARED                                                                                      \
+  .pack = ronde__bf16_pack, .pack_panels = ronde__bf16_pack_panels,                                             \
+  .pack_transposed_panels = ronde__bf16_pack_transposed_panels, .pack_transposed = ronde__bf16_pack_transposed, \
+  .unpack = ronde__bf16_unpack, .panels = ronde__bf16_panels, .transposed = ronde__bf16_transposed,             \
+  .max_window = ronde__bf16_max_window, .max_gradient = ronde__bf16_max_gradient,                               \
+  .avg_window = ronde__bf16_avg_window, .avg_gradient = ronde__bf16_avg_gradient, .norm = &ronde__narrow_norm,  \
+  .gate = &ronde__narrow_gate, .grouped = &ronde__narrow_grouped
+
 #endif
