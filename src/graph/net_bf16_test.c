@@ -40,6 +40,12 @@ static void build_concat(ronde_graph *graph, ronde_tensor *x) {
   classify(graph, avg_pool(conv(x, "conv4", 24, 1, 1, 0), 2), "fc1");
 }
 
+static void build_add(ronde_graph *graph, ronde_tensor *x) {
+  x = normed(conv(x, "conv1", 40, 3, 1, 1), "norm1");
+  x = ronde_add(conv(x, "conv2", 40, 1, 1, 0), conv(x, "conv3", 40, 3, 1, 1));
+  classify(graph, avg_pool(conv(x, "conv4", 24, 1, 1, 0), 2), "fc1");
+}
+
 /* What a flattened image holds is f32, so the concatenation in front of it is, too. */
 static void build_concat_at_the_end(ronde_graph *graph, ronde_tensor *x) {
   x = normed(conv(x, "conv1", 40, 3, 1, 1), "norm1");
@@ -56,6 +62,7 @@ static const struct {
     {{"grouped", 3, 6, 7, build_grouped}, "convolution grouped", true},
     {{"gate", 3, 6, 6, build_gate}, "broadcast gate", true},
     {{"concat", 3, 6, 6, build_concat}, "concat", true},
+    {{"add", 3, 6, 6, build_add}, "add", true},
     {{"concat_at_the_end", 3, 6, 6, build_concat_at_the_end}, "concat", false},
 };
 

@@ -38,6 +38,8 @@ typedef struct ronde__bf16 {
   void (*pack_transposed)(const float *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t lda);
   /* x[j] = in[j], j < n */
   void (*unpack)(const uint16_t *in, int64_t n, float *x);
+  /* y[j] = a[j] + b[j], j < n; y may be a or b */
+  void (*add)(const uint16_t *a, const uint16_t *b, int64_t n, uint16_t *y);
   /* As pack_panels and pack_transposed, of x in bfloat16. */
   void (*panels)(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, int64_t k, uint16_t *out, int64_t ldk);
   void (*transposed)(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t lda);

@@ -31,6 +31,25 @@ void ronde__bf16_unpack(const uint16_t *in, int64_t n, float *x) {
   _mm512_mask_storeu_ps(x + i, some, _mm512_cvtpbh_ps((__m256bh)_mm256_maskz_loadu_epi16(some, in + i)));
 }
 
+/* The elements that `some` has. */
+INLINE __m512 widened(const uint16_t *in, __mmask16 some) {
+  return _mm512_cvtpbh_ps((__m256bh)_mm256_maskz_loadu_epi16(some, in));
+}
+
+INLINE __m512 whole(const uint16_t *in) { return _mm512_cvtpbh_ps((__m256bh)_mm256_loadu_si256((const __m256i *)in)); }
+
+void ronde__bf16_add(const uint16_t *a, const uint16_t *b, int64_t n, uint16_t *y) {
+  int64_t i = 0;
+  for (; i + 32 <= n; i += 32)
+    _mm512_storeu_si512(
+        y + i, (__m512i)_mm512_cvtne2ps_pbh(whole(a + i + 16) + whole(b + i + 16), whole(a + i) + whole(b + i)));
+  for (; i < n; i += 16) {
+    __mmask16 some = n - i < 16 ? (__mmask16)((1u << (n - i)) - 1) : (__mmask16)0xffff;
+    __m512 sum = widened(a + i, some) + widened(b + i, some);
+    _mm256_mask_storeu_epi16(y + i, some, (__m256i)_mm512_cvtneps_pbh(sum));
+  }
+}
+
 /* Rows of f32 or, where they are narrow, of bfloat16, ldx elements apart. */
 typedef struct source {
   const void *x;

@@ -10,6 +10,7 @@ void ronde__bf16_pack_panels(const float *x, int64_t ldx, int64_t rows, int64_t 
 void ronde__bf16_pack_transposed_panels(const float *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out);
 void ronde__bf16_pack_transposed(const float *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t lda);
 void ronde__bf16_unpack(const uint16_t *in, int64_t n, float *x);
+void ronde__bf16_add(const uint16_t *a, const uint16_t *b, int64_t n, uint16_t *y);
 void ronde__bf16_panels(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, int64_t k, uint16_t *out, int64_t ldk);
 void ronde__bf16_transposed(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t lda);
 
@@ -31,9 +32,10 @@ extern const ronde__grouped_kernels ronde__narrow_grouped;
 #define RONDE__BF16_SHARED                                                                                      \
   .pack = ronde__bf16_pack, .pack_panels = ronde__bf16_pack_panels,                                             \
   .pack_transposed_panels = ronde__bf16_pack_transposed_panels, .pack_transposed = ronde__bf16_pack_transposed, \
-  .unpack = ronde__bf16_unpack, .panels = ronde__bf16_panels, .transposed = ronde__bf16_transposed,             \
-  .max_window = ronde__bf16_max_window, .max_gradient = ronde__bf16_max_gradient,                               \
-  .avg_window = ronde__bf16_avg_window, .avg_gradient = ronde__bf16_avg_gradient, .norm = &ronde__narrow_norm,  \
-  .gate = &ronde__narrow_gate, .grouped = &ronde__narrow_grouped
+  .unpack = ronde__bf16_unpack, .add = ronde__bf16_add, .panels = ronde__bf16_panels,                           \
+  .transposed = ronde__bf16_transposed, .max_window = ronde__bf16_max_window,                                   \
+  .max_gradient = ronde__bf16_max_gradient, .avg_window = ronde__bf16_avg_window,                               \
+  .avg_gradient = ronde__bf16_avg_gradient, .norm = &ronde__narrow_norm, .gate = &ronde__narrow_gate,           \
+  .grouped = &ronde__narrow_grouped
 
 #endif

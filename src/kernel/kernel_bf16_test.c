@@ -80,6 +80,29 @@ static void test_pack(void **unused) {
       for (int64_t rows = 1; rows <= 70; rows++) check_pack(ronde__bf16_available(i), rows, n);
 }
 
+/* Into an operand too, and nothing behind the last element. */
+static void check_add(const ronde__bf16 *bf16, int64_t n, bool in_place) {
+  enum { MOST = 100 };
+  uint16_t a[MOST], b[MOST], y[MOST], wanted[MOST];
+  float wide[2][MOST];
+  floats x = floats_make(2 * MOST, 0);
+  bf16->pack(x.at, MOST, a), bf16->pack(x.at + MOST, MOST, b);
+  bf16->unpack(a, MOST, wide[0]), bf16->unpack(b, MOST, wide[1]);
+  memcpy(y, a, sizeof y), memcpy(wanted, a, sizeof wanted);
+  for (int64_t i = 0; i < n; i++) wide[0][i] += wide[1][i];
+  bf16->pack(wide[0], n, wanted);
+  bf16->add(in_place ? y : a, b, n, y);
+  assert_memory_equal(y, wanted, sizeof y);
+  floats_free(&x);
+}
+
+static void test_add(void **unused) {
+  const ronde__bf16 *bf16;
+  for (int i = 0; (bf16 = ronde__bf16_available(i)); i++)
+    for (int64_t n = 0; n <= 99; n++)
+      for (int in_place = 0; in_place < 2; in_place++) check_add(bf16, n, in_place);
+}
+
 static void test_special_numbers(void **unused) {
   const float x[16] = {INFINITY, -INFINITY, NAN, 0.0f, -0.0f, 1.00390625f, 1.01171875f, 3.4e38f, 1};
   const uint16_t y[16] = {0x7f80, 0xff80, 0x7fc0, 0, 0x8000, 0x3f80, 0x3f82, 0x7f80, 0x3f80};
@@ -198,9 +221,9 @@ static void test_choice(void **unused) {
 int main(void) {
   if (!ronde__bf16_available(0)) puts("SKIP: this CPU has no bfloat16: its kernels are not tested");
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_pack), cmocka_unit_test(test_special_numbers),
-      cmocka_unit_test(test_gemm), cmocka_unit_test(test_threads),
-      cmocka_unit_test(test_peak), cmocka_unit_test(test_choice),
+      cmocka_unit_test(test_pack),   cmocka_unit_test(test_add),     cmocka_unit_test(test_special_numbers),
+      cmocka_unit_test(test_gemm),   cmocka_unit_test(test_threads), cmocka_unit_test(test_peak),
+      cmocka_unit_test(test_choice),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,13 @@
 /* y = a + b */
 #include "ops/elementwise.h"
+#include "ops/widen.h"
 
 static void add_forward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
-  desc->compute.kernels->add(call->in[0] + begin, call->in[1] + begin, call->out[0] + begin, n);
+  const ronde__phys *y = &desc->out[0];
+  const void *a = ronde__operand_at(y, call->in[0], begin), *b = ronde__operand_at(y, call->in[1], begin);
+  void *to = ronde__operand_at(y, call->out[0], begin);
+  if (y->bf16) desc->compute.bf16->add(a, b, n, to);
+  else desc->compute.kernels->add(a, b, to, n);
 }
 
 static ronde_status add_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
@@ -13,7 +18,7 @@ static ronde_status add_forward(const ronde__op_desc *desc, const void *state, c
 static void add_backward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
   for (int i = 0; i < 2; i++)
     if (call->din[i] && (call->din[i] != call->dout[0] || call->accumulate_dinput[i]))
-      ronde__gradient_add(desc, call->dout[0] + begin, call->din[i] + begin, n, call->accumulate_dinput[i]);
+      ronde__value_add(desc, &desc->out[0], call->dout[0], begin, call->din[i], begin, n, call->accumulate_dinput[i]);
 }
 
 static ronde_status add_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
@@ -22,6 +27,8 @@ static ronde_status add_backward(const ronde__op_desc *desc, const void *state, 
 }
 
 static const ronde__form add_form = {
+    .bf16 = {.in = 3, .out = 1},
+    .one_format = true,
     .forward = add_forward,
     .backward = add_backward,
     .implementation = ronde__elementwise_implementation,

@@ -304,13 +304,18 @@ static void function_backward(const batch_norm2d_job *j, int64_t rows, int64_t b
 /* The gradient of n elements of the residual from `at` on is that of the sum. */
 static void residual_gradient(const batch_norm2d_job *j, int64_t at, int64_t n) {
   const ronde__op_call *call = j->call;
-  const ronde__phys *residual = &j->desc->in[1];
+  const ronde__phys *residual = &j->desc->in[1], *out = &j->desc->out[0];
+  bool accumulate = call->accumulate_dinput[1];
   _Alignas(64) float room[2][CHUNK * MAX_BLOCK];
   if (!call->din[1] || call->din[1] == call->dout[0]) return;
-  const float *dy = ronde__widen(j->desc, &j->desc->out[0], call->dout[0], at, n, room[0]);
+  if (residual->bf16 == out->bf16) {
+    ronde__value_add(j->desc, out, call->dout[0], at, call->din[1], at, n, accumulate);
+    return;
+  }
+  const float *dy = ronde__widen(j->desc, out, call->dout[0], at, n, room[0]);
   float *to = ronde__operand_room(residual, call->din[1], at, room[1]);
-  if (call->accumulate_dinput[1]) ronde__widen(j->desc, residual, call->din[1], at, n, room[1]);
-  ronde__gradient_add(j->desc, dy, to, n, call->accumulate_dinput[1]);
+  if (accumulate) ronde__widen(j->desc, residual, call->din[1], at, n, room[1]);
+  ronde__gradient_add(j->desc, dy, to, n, accumulate);
   ronde__narrow(j->desc, residual, to, n, call->din[1], at);
 }
 

@@ -2,6 +2,7 @@
 #include "ops/elementwise.h"
 
 #include "ops/gemm_list.h"
+#include "ops/widen.h"
 
 #include <math.h>
 #include <string.h>
@@ -30,6 +31,15 @@ void ronde__elementwise_run(const ronde__op_desc *desc, const ronde__op_call *ca
 void ronde__gradient_add(const ronde__op_desc *desc, const float *src, float *dst, int64_t n, bool accumulate) {
   if (accumulate) desc->compute.kernels->add(dst, src, dst, n);
   else memcpy(dst, src, (size_t)n * sizeof *dst);
+}
+
+void ronde__value_add(const ronde__op_desc *desc, const ronde__phys *phys, const float *src, int64_t from, float *dst,
+                      int64_t to, int64_t n, bool accumulate) {
+  const void *a = ronde__operand_at(phys, src, from);
+  void *y = ronde__operand_at(phys, dst, to);
+  if (!phys->bf16) ronde__gradient_add(desc, a, y, n, accumulate);
+  else if (accumulate) desc->compute.bf16->add(y, a, n, y);
+  else memcpy(y, a, (size_t)n * sizeof(uint16_t));
 }
 
 int64_t ronde__rows_there(const ronde__op_desc *desc, const ronde__op_call *call, int64_t n, int64_t most) {

@@ -8,6 +8,9 @@ typedef void (*ronde__range_fn)(const ronde__op_desc *desc, const ronde__op_call
 void ronde__elementwise_run(const ronde__op_desc *desc, const ronde__op_call *call, int64_t n, ronde__range_fn fn);
 /* dst (+)= src, [n] */
 void ronde__gradient_add(const ronde__op_desc *desc, const float *src, float *dst, int64_t n, bool accumulate);
+/* The same of n elements of two values in the format of phys, from these places on. */
+void ronde__value_add(const ronde__op_desc *desc, const ronde__phys *phys, const float *src, int64_t from, float *dst,
+                      int64_t to, int64_t n, bool accumulate);
 
 /* Of example n: how many of `most` rows there are, as the last input says of ops with lengths (op.h); else all. */
 int64_t ronde__rows_there(const ronde__op_desc *desc, const ronde__op_call *call, int64_t n, int64_t most);

@@ -55,29 +55,13 @@ static void pieces_zero_tail(const ronde__phys *phys, float *x, int thread, int 
            (size_t)(phys->block - tail) * elem_bytes(phys));
 }
 
-/* Elements [from, from + n) are added to those from `to` on, a stretch at a time. */
-static void add_elements(const pieces_job *j, int64_t from, int64_t to, int64_t n) {
-  enum { STRETCH = 1024 };
-  const ronde__phys *phys = j->piece_phys; /* in the format of the whole */
-  float from_room[STRETCH], to_room[STRETCH];
-  for (int64_t some; n > 0; n -= some, from += some, to += some) {
-    some = phys->bf16 ? ronde__min(STRETCH, n) : n;
-    float *sum = ronde__operand_room(phys, j->to, to, to_room);
-    ronde__widen(j->desc, phys, j->to, to, some, to_room);
-    j->desc->compute.kernels->add(sum, ronde__widen(j->desc, phys, j->from, from, some, from_room), sum, some);
-    ronde__narrow(j->desc, phys, sum, some, j->to, to);
-  }
-}
-
 /* n elements from row `row` of a run on. */
 static void pieces_move(const pieces_job *j, const piece_run *r, int64_t row, int64_t n) {
-  const ronde__phys *phys = j->piece_phys;
+  const ronde__phys *phys = j->piece_phys; /* in the format of the whole */
   int64_t piece = r->piece + row * r->piece_step, whole = r->whole + row * r->whole_step;
   int64_t from = j->puts ? piece : whole, to = j->puts ? whole : piece;
-  void *target = ronde__operand_at(phys, j->to, to);
-  if (j->accumulate && j->from) add_elements(j, from, to, n);
-  else if (j->from) memcpy(target, ronde__operand_at(phys, j->from, from), (size_t)n * elem_bytes(phys));
-  else if (!j->accumulate) memset(target, 0, (size_t)n * elem_bytes(phys));
+  if (j->from) ronde__value_add(j->desc, phys, j->from, from, j->to, to, n, j->accumulate);
+  else if (!j->accumulate) memset(ronde__operand_at(phys, j->to, to), 0, (size_t)n * elem_bytes(phys));
 }
 
 static void pieces_part(void *arg, int thread, int n_threads) {
