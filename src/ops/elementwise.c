@@ -28,6 +28,62 @@ void ronde__elementwise_run(const ronde__op_desc *desc, const ronde__op_call *ca
   ronde__pool_run(call->pool, elementwise_part, &j);
 }
 
+enum { STRETCH = 1024 }; /* elements, of which a few lie in the first cache as f32 */
+
+typedef struct unary_job {
+  const ronde__op_desc *desc;
+  const ronde__op_call *call;
+  ronde__unary_fn forward;
+  ronde__unary_back_fn backward;
+  const ronde__phys *of_phys;
+  const float *of;
+} unary_job;
+
+static void forward_stretch(const unary_job *j, int64_t at, int64_t n) {
+  const ronde__phys *in = &j->desc->in[0], *out = &j->desc->out[0];
+  float x_room[STRETCH], y_room[STRETCH];
+  float *y = ronde__operand_room(out, j->call->out[0], at, y_room);
+  j->forward(j->desc, ronde__widen(j->desc, in, j->call->in[0], at, n, x_room), y, n);
+  ronde__narrow(j->desc, out, y, n, j->call->out[0], at);
+}
+
+static void backward_stretch(const unary_job *j, int64_t at, int64_t n) {
+  const ronde__phys *in = &j->desc->in[0], *out = &j->desc->out[0];
+  bool accumulate = j->call->accumulate_dinput[0];
+  float dy_room[STRETCH], of_room[STRETCH], dx_room[STRETCH];
+  const float *dy = ronde__widen(j->desc, out, j->call->dout[0], at, n, dy_room);
+  const float *of = ronde__widen(j->desc, j->of_phys, j->of, at, n, of_room);
+  float *dx = ronde__operand_room(in, j->call->din[0], at, dx_room);
+  if (accumulate) ronde__widen(j->desc, in, j->call->din[0], at, n, dx_room);
+  j->backward(j->desc, dy, of, dx, n, accumulate);
+  ronde__narrow(j->desc, in, dx, n, j->call->din[0], at);
+}
+
+static void unary_part(void *arg, int thread, int n_threads) {
+  const unary_job *j = arg;
+  int64_t begin, end, elems = ronde__phys_elems(&j->desc->out[0]);
+  bool narrow = ronde__is_narrow(j->desc);
+  ronde__thread_chunk(ronde__ceil_div(elems, RONDE__QUANTUM), thread, n_threads, &begin, &end);
+  begin *= RONDE__QUANTUM;
+  end = ronde__min(end * RONDE__QUANTUM, elems);
+  for (int64_t at = begin, n; at < end; at += n) {
+    n = narrow ? ronde__min(STRETCH, end - at) : end - at;
+    if (j->forward) forward_stretch(j, at, n);
+    else backward_stretch(j, at, n);
+  }
+}
+
+void ronde__unary_forward(const ronde__op_desc *desc, const ronde__op_call *call, ronde__unary_fn fn) {
+  unary_job j = {.desc = desc, .call = call, .forward = fn};
+  ronde__pool_run(call->pool, unary_part, &j);
+}
+
+void ronde__unary_backward(const ronde__op_desc *desc, const ronde__op_call *call, const ronde__phys *phys,
+                           const float *of, ronde__unary_back_fn fn) {
+  unary_job j = {.desc = desc, .call = call, .backward = fn, .of_phys = phys, .of = of};
+  if (call->din[0]) ronde__pool_run(call->pool, unary_part, &j);
+}
+
 void ronde__gradient_add(const ronde__op_desc *desc, const float *src, float *dst, int64_t n, bool accumulate) {
   if (accumulate) desc->compute.kernels->add(dst, src, dst, n);
   else memcpy(dst, src, (size_t)n * sizeof *dst);
@@ -92,10 +148,10 @@ void ronde__elementwise_layouts_pair(ronde__op_desc *desc, const ronde__shape *i
 void ronde__elementwise_clear_padding(const ronde__phys *phys, float *x) {
   int64_t tail = phys->layout == RONDE__BLOCKS ? phys->c % phys->block : 0;
   if (tail == 0) return;
-  int64_t rows = phys->h * phys->w * phys->n;
-  x += (ronde__phys_blocks(phys) - 1) * rows * phys->block;
+  int64_t rows = phys->h * phys->w * phys->n, last = (ronde__phys_blocks(phys) - 1) * rows * phys->block;
+  size_t bytes = phys->bf16 ? sizeof(uint16_t) : sizeof(float);
   for (int64_t r = 0; r < rows; r++)
-    for (int64_t c = tail; c < phys->block; c++) x[r * phys->block + c] = 0;
+    memset(ronde__operand_at(phys, x, last + r * phys->block + tail), 0, (size_t)(phys->block - tail) * bytes);
 }
 
 const char *ronde__elementwise_implementation(const ronde__op_desc *desc, const void *state) {

@@ -6,6 +6,15 @@
 
 typedef void (*ronde__range_fn)(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n);
 void ronde__elementwise_run(const ronde__op_desc *desc, const ronde__op_call *call, int64_t n, ronde__range_fn fn);
+/* Ops of one input, a function of each element: y = f(x), and dx (+)= dy times its slope, which follows from `of`. Values
+ * of bfloat16 come and go as f32, a stretch at a time. */
+typedef void (*ronde__unary_fn)(const ronde__op_desc *desc, const float *x, float *y, int64_t n);
+typedef void (*ronde__unary_back_fn)(const ronde__op_desc *desc, const float *dy, const float *of, float *dx, int64_t n,
+                                     bool accumulate);
+void ronde__unary_forward(const ronde__op_desc *desc, const ronde__op_call *call, ronde__unary_fn fn);
+/* phys: of `of`, which is the input or the output. */
+void ronde__unary_backward(const ronde__op_desc *desc, const ronde__op_call *call, const ronde__phys *phys,
+                           const float *of, ronde__unary_back_fn fn);
 /* dst (+)= src, [n] */
 void ronde__gradient_add(const ronde__op_desc *desc, const float *src, float *dst, int64_t n, bool accumulate);
 /* The same of n elements of two values in the format of phys, from these places on. */

@@ -16,8 +16,13 @@ static ronde_status pointwise_infer(const ronde__op_attr *attr, const char *labe
   return ronde__elementwise_infer(attr, label, in, in_labels, out);
 }
 
-static void pointwise_forward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
-  desc->compute.kernels->pointwise_forward(&desc->attr.pointwise, call->in[0] + begin, call->out[0] + begin, n);
+static void forward_of(const ronde__op_desc *desc, const float *x, float *y, int64_t n) {
+  desc->compute.kernels->pointwise_forward(&desc->attr.pointwise, x, y, n);
+}
+
+static void backward_of(const ronde__op_desc *desc, const float *dy, const float *x, float *dx, int64_t n,
+                        bool accumulate) {
+  desc->compute.kernels->pointwise_backward(&desc->attr.pointwise, dy, x, dx, n, accumulate);
 }
 
 /* Some hard sigmoids and clips do not take 0 to 0, which padded channels hold. */
@@ -29,22 +34,18 @@ static bool moves_zero(const ronde__op_desc *desc) {
 }
 
 static ronde_status pointwise_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out[0]), pointwise_forward_range);
+  ronde__unary_forward(desc, call, forward_of);
   if (moves_zero(desc)) ronde__elementwise_clear_padding(&desc->out[0], call->out[0]);
   return RONDE_OK;
 }
 
-static void pointwise_backward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
-  desc->compute.kernels->pointwise_backward(&desc->attr.pointwise, call->dout[0] + begin, call->in[0] + begin,
-                                            call->din[0] + begin, n, call->accumulate_dinput[0]);
-}
-
 static ronde_status pointwise_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
-  if (call->din[0]) ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out[0]), pointwise_backward_range);
+  ronde__unary_backward(desc, call, &desc->in[0], call->in[0], backward_of);
   return RONDE_OK;
 }
 
 static const ronde__form pointwise_form = {
+    .bf16 = {.in = 1, .out = 1},
     .forward = pointwise_forward,
     .backward = pointwise_backward,
     .implementation = ronde__elementwise_implementation,
