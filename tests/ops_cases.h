@@ -358,6 +358,7 @@ static const op_case op_cases[] = {
     LINEAR(300, 20, 1, 2, 10, .bias = true),
     LINEAR(630, 67, 1, 1, 70, .bias = true, .act = RELU),
     LINEAR(1030, 130, 1, 1, 10),
+    LINEAR(2100, 20, 1, 1, 33, .bias = true),
     LINEAR(300, 800, 1, 1, 834, .bias = true),
 
     POOL(MAX, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0),

@@ -53,11 +53,19 @@ static void build_functions(ronde_graph *graph, ronde_tensor *x) {
   classify(graph, avg_pool(conv(x, "conv3", 24, 1, 1, 0), 2), "fc1");
 }
 
-/* What a flattened image holds is f32, so the concatenation in front of it is, too. */
-static void build_concat_at_the_end(ronde_graph *graph, ronde_tensor *x) {
+/* A layer that reads the flattened image. */
+static void build_linear(ronde_graph *graph, ronde_tensor *x) {
+  x = normed(conv(x, "conv1", 40, 3, 1, 1), "norm1");
+  x = ronde_relu(ronde_linear(ronde_flatten(x), "fc1", 70, true));
+  classify(graph, ronde_linear(x, "fc2", 48, true), "fc3");
+}
+
+/* Dropout takes f32, so the concatenation in front of it does, too. */
+static void build_concat_refused(ronde_graph *graph, ronde_tensor *x) {
   x = normed(conv(x, "conv1", 40, 3, 1, 1), "norm1");
   ronde_tensor *a = normed(conv(x, "conv2", 24, 1, 1, 0), "norm2");
-  classify(graph, ronde_concat((const ronde_tensor *[]){a, x}, 2), "fc1");
+  x = ronde_dropout(ronde_concat((const ronde_tensor *[]){a, x}, 2), 0.25f);
+  classify(graph, avg_pool(conv(x, "conv3", 24, 1, 1, 0), 2), "fc1");
 }
 
 static const struct {
@@ -71,7 +79,8 @@ static const struct {
     {{"concat", 3, 6, 6, build_concat}, "concat", true},
     {{"add", 3, 6, 6, build_add}, "add", true},
     {{"functions", 3, 6, 6, build_functions}, "pointwise", true},
-    {{"concat_at_the_end", 3, 6, 6, build_concat_at_the_end}, "concat", false},
+    {{"linear", 3, 6, 6, build_linear}, "batch_norm", true},
+    {{"concat_refused", 3, 6, 6, build_concat_refused}, "concat", false},
 };
 
 static ronde__compute compute_of(const ronde__bf16 *bf16) {
