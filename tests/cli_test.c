@@ -335,7 +335,6 @@ static void test_training_is_told_on_stderr(void **state) {
                                        "  test        accuracy 0.",
                                        "  training    accuracy 0.",
                                        "  time, %     ",
-                                       " forward ",
                                        "run/run.json (-v prints its tables)",
                                        NULL};
   static const char *const steps[] = {"step 2/3  epoch 1", "lr 0.05", NULL};

@@ -234,7 +234,7 @@ static void linear_bf16_pack_gradient_part(void *arg, int thread, int n_threads)
   }
 }
 
-/* Rows of dX from element `at` on, of a strip's sums: added to what is there, or not. */
+/* dx [rows][bi] (+)= the sums over a strip of output blocks, of rows from row0 on. */
 static void linear_bf16_data_rows(const ronde__linear_piece *j, const ronde__gemm_pair *pair, int64_t row0, bool add,
                                   const scratch *to, float *dx) {
   const linear_bf16_state *s = j->state;
