@@ -39,7 +39,7 @@ static void make_undisturbed(void **state) {
 
 /* Threads go with their process, and that is said. */
 static void a_kill_takes_all_threads(void **state) {
-  check_run(137, run("sed 's/--quiet//' <<'END' | sh\n" TRAIN "--workers 3 --out kt --drill slow:0:40,kill:1@25\nEND"));
+  check_run(137, run("sed 's/--quiet//' <<'END' | sh\n" TRAIN "--workers 3 --out kt --drill slow:0:100,kill:1@25\nEND"));
   check_says("step 25: rank 1 (process ");
   check_says(") is killed, and with it all ranks, which are its threads (--drill)");
   check_kept("kt");
@@ -48,7 +48,7 @@ static void a_kill_takes_all_threads(void **state) {
 
 static void a_kill_ends_one_process_and_is_named(void **state) {
   need_mpi();
-  check_run(4, run(TRAIN "--workers 3 --transport mpi --out km --drill slow:0:40,kill:1@25"));
+  check_run(4, run(TRAIN "--workers 3 --transport mpi --out km --drill slow:0:100,kill:1@25"));
   check_says("ronde: error: rank 1 on host ");
   check_says("was lost: killed by ");
   check_run(0, run("grep -q '\"failed\"' km/run.json && rm km/run.json")); /* the survivors' word */

@@ -279,8 +279,8 @@ static void await_savers(const tool_launched *l, int signal_number) {
   bool said = false;
   while (orphan(0) && tool_now_s() < end && tool_signal_requests() < 2) {
     if (!said)
-      tool_say("mpirun was lost: killed by signal %d (%s): waiting for its ranks to save and end", signal_number,
-               strsignal(signal_number));
+      tool_say("warning: mpirun was lost: killed by signal %d (%s): waiting for its ranks to save and end",
+               signal_number, strsignal(signal_number));
     said = true;
     pause_a_little();
   }
