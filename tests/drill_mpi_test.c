@@ -39,7 +39,8 @@ static void make_undisturbed(void **state) {
 
 /* Threads go with their process, and that is said. */
 static void a_kill_takes_all_threads(void **state) {
-  check_run(137, run("sed 's/--quiet//' <<'END' | sh\n" TRAIN "--workers 3 --out kt --drill slow:0:100,kill:1@25\nEND"));
+  check_run(137,
+            run("sed 's/--quiet//' <<'END' | sh\n" TRAIN "--workers 3 --out kt --drill slow:0:100,kill:1@25\nEND"));
   check_says("step 25: rank 1 (process ");
   check_says(") is killed, and with it all ranks, which are its threads (--drill)");
   check_kept("kt");
