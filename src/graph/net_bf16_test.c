@@ -146,16 +146,6 @@ static double pass(ronde__net *net, const examples *e, int64_t n) {
   return result.loss_sum;
 }
 
-static void assert_near(ronde__net *x, ronde__net *wanted, const char *name, double most) {
-  const float *a = ronde__net_gradients(x), *b = ronde__net_gradients(wanted);
-  double error = 0, size = 0;
-  for (size_t i = 0; i < ronde__net_n_elems(x); i++) {
-    error += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
-    size += (double)b[i] * b[i];
-  }
-  if (!(sqrt(error) <= most * sqrt(size))) fail_msg("%s: gradients differ by %g of %g", name, sqrt(error), sqrt(size));
-}
-
 static void check_passes(size_t i, ronde__pool *pool, const ronde__bf16 *bf16) {
   static const int64_t batches[] = {7, 42};
   ronde_graph *graph = graph_of(&cases[i].network);
@@ -164,7 +154,7 @@ static void check_passes(size_t i, ronde__pool *pool, const ronde__bf16 *bf16) {
     examples e = examples_make(graph, batches[b]);
     double wanted = pass(f32, &e, batches[b]), loss = pass(one, &e, batches[b]);
     assert_true(fabs(loss - wanted) <= (bf16 ? 0.02 : 0) * fabs(wanted));
-    assert_near(one, f32, cases[i].network.name, bf16 ? 0.1 : 0);
+    assert_gradients_near(one, f32, cases[i].network.name, bf16 ? 0.1 : 0);
     assert_true(pass(three, &e, batches[b]) == loss);
     assert_memory_equal(ronde__net_gradients(one), ronde__net_gradients(three),
                         ronde__net_n_elems(one) * sizeof(float));

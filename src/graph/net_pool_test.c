@@ -134,16 +134,6 @@ static ronde__net *net_with(const ronde_graph *graph, ronde__pool *pool, const r
   return net;
 }
 
-static void assert_near(ronde__net *x, ronde__net *wanted) {
-  const float *a = ronde__net_gradients(x), *b = ronde__net_gradients(wanted);
-  double error = 0, size = 0;
-  for (size_t i = 0; i < ronde__net_n_elems(x); i++) {
-    error += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
-    size += (double)b[i] * b[i];
-  }
-  if (!(sqrt(error) <= 0.1 * sqrt(size))) fail_msg("gradients differ by %g of %g", sqrt(error), sqrt(size));
-}
-
 /* Near f32, where rounding now and then makes another place the maximum; and the same bits on three threads. */
 static void joined_in_bfloat16(void **unused) {
   static const int64_t batches[] = {7, 1, 42, 130};
@@ -162,7 +152,7 @@ static void joined_in_bfloat16(void **unused) {
         assert_int_equal(ronde__net_backward(nets[n], false, NULL), RONDE_OK);
       }
       assert_true(fabs(results[1].loss_sum - results[0].loss_sum) <= 0.02 * fabs(results[0].loss_sum));
-      assert_near(one, f32);
+      assert_gradients_near(one, f32, cases[i].network.name, 0.1);
       assert_true(results[1].loss_sum == results[2].loss_sum);
       assert_memory_equal(ronde__net_gradients(one), ronde__net_gradients(three),
                           ronde__net_n_elems(one) * sizeof(float));

@@ -108,6 +108,9 @@ int64_t calls_of(const ronde__prof *prof, const char *name);
 
 bool is_dead(const ronde__net *net, size_t at);
 
+/* All gradients of x differ from those wanted by at most that share of their size, in the sum of squares. */
+void assert_gradients_near(ronde__net *x, ronde__net *wanted, const char *name, double most);
+
 /* Garbage where kept gradients are to be overwritten. */
 void spoil_gradients(ronde__net *net);
 

@@ -22,21 +22,20 @@ void ronde__bf16_pack(const float *x, int64_t n, uint16_t *out) {
   }
 }
 
-void ronde__bf16_unpack(const uint16_t *in, int64_t n, float *x) {
-  int64_t i = 0;
-  for (; i + 16 <= n; i += 16)
-    _mm512_storeu_ps(x + i, _mm512_cvtpbh_ps((__m256bh)_mm256_loadu_si256((const __m256i *)(in + i))));
-  if (i == n) return;
-  __mmask16 some = (__mmask16)((1u << (n - i)) - 1);
-  _mm512_mask_storeu_ps(x + i, some, _mm512_cvtpbh_ps((__m256bh)_mm256_maskz_loadu_epi16(some, in + i)));
-}
-
 /* The elements that `some` has. */
 INLINE __m512 widened(const uint16_t *in, __mmask16 some) {
   return _mm512_cvtpbh_ps((__m256bh)_mm256_maskz_loadu_epi16(some, in));
 }
 
 INLINE __m512 whole(const uint16_t *in) { return _mm512_cvtpbh_ps((__m256bh)_mm256_loadu_si256((const __m256i *)in)); }
+
+void ronde__bf16_unpack(const uint16_t *in, int64_t n, float *x) {
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) _mm512_storeu_ps(x + i, whole(in + i));
+  if (i == n) return;
+  __mmask16 some = (__mmask16)((1u << (n - i)) - 1);
+  _mm512_mask_storeu_ps(x + i, some, widened(in + i, some));
+}
 
 void ronde__bf16_add(const uint16_t *a, const uint16_t *b, int64_t n, uint16_t *y) {
   int64_t i = 0;

@@ -163,23 +163,20 @@ static void weight_row(const conv_lanes_job *j, const weight_part *part, int64_t
   }
 }
 
-static void clear_weight_row(const conv_lanes_job *j, int64_t item) {
-  const ronde__weight_layout *l = &j->desc->param[0];
-  float *dw = j->call->dparam[0] + item * j->s->w.kernel;
-  for (int64_t o = 0; o < l->o; o++) memset(dw + o * l->i * l->t, 0, (size_t)j->s->w.kernel * sizeof(float));
-}
-
 /* Items are pairs (c, kh), each of which goes over all gradients of outputs: these a part at a time. */
 static void conv_lanes_weight_part(void *arg, int thread, int n_threads) {
   enum { FLOATS = 8192 };
   const conv_lanes_job *j = arg;
   const conv_lanes_state *s = j->s;
-  const int64_t channels = j->desc->param[0].o, row = s->w.out * s->lanes;
+  const ronde__weight_layout *l = &j->desc->param[0];
+  const int64_t channels = l->o, row = s->w.out * s->lanes;
   const int64_t few = j->desc->compute.kernels->dot_planes((int)channels, s->w.kernel);
   const int64_t rows = ronde__max(1, FLOATS / (few * row));
   int64_t begin, end;
   ronde__thread_chunk(j->desc->in[0].c * s->h.kernel, thread, n_threads, &begin, &end);
-  for (int64_t item = begin; item < end && !j->call->accumulate_dparam[0]; item++) clear_weight_row(j, item);
+  for (int64_t o = 0; o < channels && !j->call->accumulate_dparam[0]; o++)
+    memset(j->call->dparam[0] + o * l->i * l->t + begin * s->w.kernel, 0,
+           (size_t)((end - begin) * s->w.kernel) * sizeof(float));
   for (int64_t oh = 0; oh < s->h.out; oh += rows)
     for (int64_t o = 0; o < channels; o += few) {
       weight_part part = {o, ronde__min(o + few, channels), oh, ronde__min(oh + rows, s->h.out)};

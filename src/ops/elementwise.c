@@ -14,12 +14,17 @@ typedef struct elementwise_job {
   ronde__range_fn fn;
 } elementwise_job;
 
+/* A thread's elements of n, in whole quanta. */
+static void chunk_of(int64_t n, int thread, int n_threads, int64_t *begin, int64_t *end) {
+  ronde__thread_chunk(ronde__ceil_div(n, RONDE__QUANTUM), thread, n_threads, begin, end);
+  *begin *= RONDE__QUANTUM;
+  *end = ronde__min(*end * RONDE__QUANTUM, n);
+}
+
 static void elementwise_part(void *arg, int thread, int n_threads) {
   const elementwise_job *j = arg;
   int64_t begin, end;
-  ronde__thread_chunk(ronde__ceil_div(j->n, RONDE__QUANTUM), thread, n_threads, &begin, &end);
-  begin *= RONDE__QUANTUM;
-  end = ronde__min(end * RONDE__QUANTUM, j->n);
+  chunk_of(j->n, thread, n_threads, &begin, &end);
   if (begin < end) j->fn(j->desc, j->call, begin, end - begin);
 }
 
@@ -27,8 +32,6 @@ void ronde__elementwise_run(const ronde__op_desc *desc, const ronde__op_call *ca
   elementwise_job j = {desc, call, n, fn};
   ronde__pool_run(call->pool, elementwise_part, &j);
 }
-
-enum { STRETCH = 1024 }; /* elements, of which a few lie in the first cache as f32 */
 
 typedef struct unary_job {
   const ronde__op_desc *desc;
@@ -41,7 +44,7 @@ typedef struct unary_job {
 
 static void forward_stretch(const unary_job *j, int64_t at, int64_t n) {
   const ronde__phys *in = &j->desc->in[0], *out = &j->desc->out[0];
-  float x_room[STRETCH], y_room[STRETCH];
+  float x_room[RONDE__STRETCH], y_room[RONDE__STRETCH];
   float *y = ronde__operand_room(out, j->call->out[0], at, y_room);
   j->forward(j->desc, ronde__widen(j->desc, in, j->call->in[0], at, n, x_room), y, n);
   ronde__narrow(j->desc, out, y, n, j->call->out[0], at);
@@ -50,7 +53,7 @@ static void forward_stretch(const unary_job *j, int64_t at, int64_t n) {
 static void backward_stretch(const unary_job *j, int64_t at, int64_t n) {
   const ronde__phys *in = &j->desc->in[0], *out = &j->desc->out[0];
   bool accumulate = j->call->accumulate_dinput[0];
-  float dy_room[STRETCH], of_room[STRETCH], dx_room[STRETCH];
+  float dy_room[RONDE__STRETCH], of_room[RONDE__STRETCH], dx_room[RONDE__STRETCH];
   const float *dy = ronde__widen(j->desc, out, j->call->dout[0], at, n, dy_room);
   const float *of = ronde__widen(j->desc, j->of_phys, j->of, at, n, of_room);
   float *dx = ronde__operand_room(in, j->call->din[0], at, dx_room);
@@ -61,13 +64,11 @@ static void backward_stretch(const unary_job *j, int64_t at, int64_t n) {
 
 static void unary_part(void *arg, int thread, int n_threads) {
   const unary_job *j = arg;
-  int64_t begin, end, elems = ronde__phys_elems(&j->desc->out[0]);
+  int64_t begin, end;
   bool narrow = ronde__is_narrow(j->desc);
-  ronde__thread_chunk(ronde__ceil_div(elems, RONDE__QUANTUM), thread, n_threads, &begin, &end);
-  begin *= RONDE__QUANTUM;
-  end = ronde__min(end * RONDE__QUANTUM, elems);
+  chunk_of(ronde__phys_elems(&j->desc->out[0]), thread, n_threads, &begin, &end);
   for (int64_t at = begin, n; at < end; at += n) {
-    n = narrow ? ronde__min(STRETCH, end - at) : end - at;
+    n = narrow ? ronde__min(RONDE__STRETCH, end - at) : end - at;
     if (j->forward) forward_stretch(j, at, n);
     else backward_stretch(j, at, n);
   }
@@ -93,9 +94,9 @@ void ronde__value_add(const ronde__op_desc *desc, const ronde__phys *phys, const
                       int64_t to, int64_t n, bool accumulate) {
   const void *a = ronde__operand_at(phys, src, from);
   void *y = ronde__operand_at(phys, dst, to);
-  if (!phys->bf16) ronde__gradient_add(desc, a, y, n, accumulate);
-  else if (accumulate) desc->compute.bf16->add(y, a, n, y);
-  else memcpy(y, a, (size_t)n * sizeof(uint16_t));
+  if (!accumulate) memcpy(y, a, ronde__operand_bytes(phys, n));
+  else if (phys->bf16) desc->compute.bf16->add(y, a, n, y);
+  else desc->compute.kernels->add(y, a, y, n);
 }
 
 int64_t ronde__rows_there(const ronde__op_desc *desc, const ronde__op_call *call, int64_t n, int64_t most) {
@@ -145,13 +146,17 @@ void ronde__elementwise_layouts_pair(ronde__op_desc *desc, const ronde__shape *i
   desc->out[0] = desc->in[0];
 }
 
-void ronde__elementwise_clear_padding(const ronde__phys *phys, float *x) {
+void ronde__clear_padding_of_rows(const ronde__phys *phys, float *x, int64_t begin, int64_t end) {
   int64_t tail = phys->layout == RONDE__BLOCKS ? phys->c % phys->block : 0;
   if (tail == 0) return;
-  int64_t rows = phys->h * phys->w * phys->n, last = (ronde__phys_blocks(phys) - 1) * rows * phys->block;
-  size_t bytes = phys->bf16 ? sizeof(uint16_t) : sizeof(float);
-  for (int64_t r = 0; r < rows; r++)
-    memset(ronde__operand_at(phys, x, last + r * phys->block + tail), 0, (size_t)(phys->block - tail) * bytes);
+  int64_t last = (ronde__phys_blocks(phys) - 1) * phys->h * phys->w * phys->n * phys->block;
+  for (int64_t r = begin; r < end; r++)
+    memset(ronde__operand_at(phys, x, last + r * phys->block + tail), 0,
+           ronde__operand_bytes(phys, phys->block - tail));
+}
+
+void ronde__elementwise_clear_padding(const ronde__phys *phys, float *x) {
+  ronde__clear_padding_of_rows(phys, x, 0, phys->h * phys->w * phys->n);
 }
 
 const char *ronde__elementwise_implementation(const ronde__op_desc *desc, const void *state) {

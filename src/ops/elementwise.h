@@ -38,6 +38,8 @@ ronde_status ronde__elementwise_infer_pair(const ronde__op_attr *attr, const cha
 void ronde__elementwise_layouts_pair(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out);
 /* Sets the padded channels to zero, where a function of 0 is not 0. */
 void ronde__elementwise_clear_padding(const ronde__phys *phys, float *x);
+/* The same of rows [begin, end) of the last block, by a thread of several. */
+void ronde__clear_padding_of_rows(const ronde__phys *phys, float *x, int64_t begin, int64_t end);
 const char *ronde__elementwise_implementation(const ronde__op_desc *desc, const void *state);
 
 #endif

@@ -1,12 +1,11 @@
 /* What runs in the epilogue of a layer, and its backward: bias and activation, while the rows are in cache. */
 #include "ops/fused.h"
 
+#include "ops/elementwise.h"
 #include "ops/gemm_list.h"
 #include "ops/widen.h"
 
 #include <string.h>
-
-enum { STRETCH = 1024 }; /* elements, of which a few lie in the first cache as f32 */
 
 void ronde__fused_bias_act(const ronde__op_desc *desc, const ronde__op_call *call, int64_t ob, float *y, int64_t rows) {
   if (!desc->attr.bias && !desc->attr.act) return;
@@ -18,10 +17,10 @@ void ronde__fused_bias_act(const ronde__op_desc *desc, const ronde__op_call *cal
 void ronde__fused_act(const ronde__op_desc *desc, const ronde__op_call *call, int64_t ob, int64_t at, int64_t rows) {
   const ronde__phys *out = &desc->out[0];
   int64_t block = out->block, valid = ronde__min(block, out->c - ob * block);
-  float room[STRETCH];
+  float room[RONDE__STRETCH];
   if (!desc->attr.act) return;
   for (int64_t few; rows > 0; rows -= few, at += few * block) {
-    few = out->bf16 ? ronde__min(STRETCH / block, rows) : rows;
+    few = out->bf16 ? ronde__min(RONDE__STRETCH / block, rows) : rows;
     float *y = ronde__operand_room(out, call->out[0], at, room);
     ronde__widen(desc, out, call->out[0], at, few * block, room);
     desc->compute.kernels->bias_act_rows(y, block, few, block, valid, NULL, desc->attr.act);
@@ -37,9 +36,9 @@ typedef struct fused_job {
 /* Elements [at, at + n) of the gradient behind the activation become those in front of it. */
 static void act_backward(const ronde__op_desc *desc, const ronde__op_call *call, int64_t at, int64_t n) {
   const ronde__phys *out = &desc->out[0];
-  float y_room[STRETCH], d_room[STRETCH];
+  float y_room[RONDE__STRETCH], d_room[RONDE__STRETCH];
   for (int64_t end = at + n; at < end; at += n) {
-    n = out->bf16 ? ronde__min(STRETCH, end - at) : end - at;
+    n = out->bf16 ? ronde__min(RONDE__STRETCH, end - at) : end - at;
     const float *y = ronde__widen(desc, out, call->out[0], at, n, y_room);
     float *d = ronde__operand_room(out, call->dout[0], at, d_room);
     ronde__widen(desc, out, call->dout[0], at, n, d_room);
@@ -48,20 +47,12 @@ static void act_backward(const ronde__op_desc *desc, const ronde__op_call *call,
   }
 }
 
-static void act_part(void *arg, int thread, int n_threads) {
-  const fused_job *j = arg;
-  int64_t begin, end, elems = ronde__phys_elems(&j->desc->out[0]);
-  ronde__thread_chunk(ronde__ceil_div(elems, RONDE__QUANTUM), thread, n_threads, &begin, &end);
-  begin *= RONDE__QUANTUM;
-  act_backward(j->desc, j->call, begin, ronde__min(end * RONDE__QUANTUM, elems) - begin);
-}
-
 /* Adds rows of block ob, from element `at` on. Those of bfloat16 are widened a few at a time, which adds them in the same
  * order as all at once. */
 static void add_rows(const ronde__op_desc *desc, const ronde__op_call *call, int64_t ob, int64_t at, int64_t rows) {
   const ronde__phys *out = &desc->out[0];
-  int64_t block = out->block, few = out->bf16 ? STRETCH / block : rows;
-  float room[STRETCH];
+  int64_t block = out->block, few = out->bf16 ? RONDE__STRETCH / block : rows;
+  float room[RONDE__STRETCH];
   for (int64_t n; rows > 0; rows -= n, at += n * block) {
     n = ronde__min(few, rows);
     const float *dy = ronde__widen(desc, out, call->dout[0], at, n * block, room);
@@ -111,8 +102,7 @@ static void bias_part(void *arg, int thread, int n_threads) { bias_gradients(arg
 static void both_part(void *arg, int thread, int n_threads) { bias_gradients(arg, thread, n_threads, true); }
 
 void ronde__fused_act_backward(const ronde__op_desc *desc, const ronde__op_call *call) {
-  fused_job j = {desc, call};
-  if (desc->attr.act) ronde__pool_run(call->pool, act_part, &j);
+  if (desc->attr.act) ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->out[0]), act_backward);
 }
 
 void ronde__bias_gradient(const ronde__op_desc *desc, const ronde__op_call *call) {

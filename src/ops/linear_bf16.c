@@ -47,6 +47,9 @@ static ronde_status linear_bf16_make_lists(const ronde__op_desc *desc, linear_bf
   return RONDE_OK;
 }
 
+/* Rows of the last of the pieces that n are cut into, or of another one. */
+static int rows_of(int64_t n, int64_t piece, bool last) { return (int)(last ? (n - 1) % piece + 1 : piece); }
+
 /* Whether an input's gradient of bfloat16 is a sum over one strip of output blocks, and rounded as soon as it is made; else
  * the strips add to one of f32. */
 static bool rounds_at_once(const ronde__op_desc *desc) {
@@ -72,12 +75,12 @@ static ronde_status linear_bf16_prepare(const ronde__op_desc *desc, void **state
   }
   ronde__gemm_shape forward = {.n = (int)bo, .k = (int)bi, .lda = bi, .ldb = bi, .ldc = bo, .operands = RONDE__OF_BF16};
   for (int last = 0; last < 2; last++) {
-    forward.m = (int)(last ? x->n - (s->n_pieces - 1) * s->piece : s->piece);
+    forward.m = rows_of(x->n, s->piece, last);
     s->forward_rows[last] = ronde__gemm_pair_resolve(desc, forward);
   }
   ronde__gemm_shape data = {.n = (int)bi, .k = (int)bo, .lda = bo, .ldb = bo, .ldc = bi, .operands = RONDE__OF_BF16};
   for (int last = 0; last < 2; last++) {
-    data.m = (int)(last ? x->n - (ronde__ceil_div(x->n, s->data_piece) - 1) * s->data_piece : s->data_piece);
+    data.m = rows_of(x->n, s->data_piece, last);
     s->data_rows[last] = ronde__gemm_pair_resolve(desc, data);
   }
   ronde__gemm_shape weight = {.m = (int)bi,

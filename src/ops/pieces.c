@@ -43,25 +43,13 @@ static piece_run piece_run_at(const pieces_job *j, int64_t c, int64_t *next_out)
   }
 }
 
-static size_t elem_bytes(const ronde__phys *phys) { return phys->bf16 ? sizeof(uint16_t) : sizeof(float); }
-
-static void pieces_zero_tail(const ronde__phys *phys, float *x, int thread, int n_threads) {
-  int64_t rows = phys->h * phys->w * phys->n, begin, end;
-  int64_t tail = phys->layout == RONDE__BLOCKS ? phys->c % phys->block : 0;
-  int64_t last = (ronde__phys_blocks(phys) - 1) * rows * phys->block;
-  ronde__thread_chunk(rows, thread, n_threads, &begin, &end);
-  for (int64_t r = begin; r < end && tail; r++)
-    memset(ronde__operand_at(phys, x, last + r * phys->block + tail), 0,
-           (size_t)(phys->block - tail) * elem_bytes(phys));
-}
-
 /* n elements from row `row` of a run on. */
 static void pieces_move(const pieces_job *j, const piece_run *r, int64_t row, int64_t n) {
   const ronde__phys *phys = j->piece_phys; /* in the format of the whole */
   int64_t piece = r->piece + row * r->piece_step, whole = r->whole + row * r->whole_step;
   int64_t from = j->puts ? piece : whole, to = j->puts ? whole : piece;
   if (j->from) ronde__value_add(j->desc, phys, j->from, from, j->to, to, n, j->accumulate);
-  else if (!j->accumulate) memset(ronde__operand_at(phys, j->to, to), 0, (size_t)n * elem_bytes(phys));
+  else if (!j->accumulate) memset(ronde__operand_at(phys, j->to, to), 0, ronde__operand_bytes(phys, n));
 }
 
 static void pieces_part(void *arg, int thread, int n_threads) {
@@ -74,8 +62,10 @@ static void pieces_part(void *arg, int thread, int n_threads) {
     if (adjacent) pieces_move(j, &r, begin, (end - begin) * r.length);
     for (int64_t row = begin; row < end && !adjacent; row++) pieces_move(j, &r, row, r.length);
   }
-  if (!j->accumulate && (!j->puts || j->offset == 0))
-    pieces_zero_tail(j->puts ? j->whole_phys : j->piece_phys, j->to, thread, n_threads);
+  if (j->accumulate || (j->puts && j->offset > 0)) return;
+  const ronde__phys *to = j->puts ? j->whole_phys : j->piece_phys;
+  ronde__thread_chunk(to->h * to->w * to->n, thread, n_threads, &begin, &end);
+  ronde__clear_padding_of_rows(to, j->to, begin, end);
 }
 
 void ronde__piece_put(const ronde__op_desc *desc, ronde__pool *pool, const ronde__phys *piece_phys, const float *piece,

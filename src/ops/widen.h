@@ -5,6 +5,8 @@
 #include "kernel/bf16.h"
 #include "ops/op.h"
 
+enum { RONDE__STRETCH = 1024 }; /* elements, of which a few lie in the first cache as f32 */
+
 /* Whether an input or output is bfloat16. */
 static inline bool ronde__is_narrow(const ronde__op_desc *desc) {
   bool any = false;
@@ -16,6 +18,11 @@ static inline bool ronde__is_narrow(const ronde__op_desc *desc) {
 /* The address of element `at` of an operand. */
 static inline void *ronde__operand_at(const ronde__phys *phys, const float *x, int64_t at) {
   return phys->bf16 ? (void *)((const uint16_t *)x + at) : (void *)(x + at);
+}
+
+/* Bytes of n elements of an operand. */
+static inline size_t ronde__operand_bytes(const ronde__phys *phys, int64_t n) {
+  return (size_t)n * (phys->bf16 ? sizeof(uint16_t) : sizeof(float));
 }
 
 /* An operand from element `at` on, for kernels that take both kinds. */

@@ -659,6 +659,16 @@ bool is_dead(const ronde__net *net, size_t at) {
   return false;
 }
 
+void assert_gradients_near(ronde__net *x, ronde__net *wanted, const char *name, double most) {
+  const float *a = ronde__net_gradients(x), *b = ronde__net_gradients(wanted);
+  double error = 0, size = 0;
+  for (size_t i = 0; i < ronde__net_n_elems(x); i++) {
+    error += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+    size += (double)b[i] * b[i];
+  }
+  if (!(sqrt(error) <= most * sqrt(size))) fail_msg("%s: gradients differ by %g of %g", name, sqrt(error), sqrt(size));
+}
+
 void spoil_gradients(ronde__net *net) {
   int n_params;
   const ronde__net_param *params = ronde__net_params(net, &n_params);
