@@ -1,4 +1,4 @@
-/* Marks of ranks, as the launcher reads them. The first byte says whether the rest is sealed as by the launch, so that what
+/* Marks of ranks, as the launcher reads them, and its own word to rank 0. The first byte says whether the rest is sealed as by the launch, so that what
  * stands behind the key is reached too. What is accepted can be written again, and says the same. */
 #include "mark.h"
 
@@ -34,6 +34,14 @@ static void check(const char *text) {
           strlen(again.name) == strlen(mark.name) && strlen(again.text) == strlen(mark.text));
 }
 
+/* The word by which a start begins. */
+static void check_begin(const char *line) {
+  const char *restarts = tool_begin_read(key, line);
+  char *again = restarts ? tool_begin_write(key, restarts) : NULL;
+  require(!restarts || (again && strcmp(again, line) == 0));
+  free(again);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   char text[4096], whole[4200], seal[RONDE_SEAL_DIGITS + 1];
   if (size < 1 || size > sizeof text) return 0;
@@ -41,10 +49,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   text[size - 1] = 0;
   if (data[0] % 2 == 0) {
     check(text);
+    check_begin(text);
     return 0;
   }
   require(ronde_seal(key, text, seal));
-  snprintf(whole, sizeof whole, "2 %s %s", seal, text);
+  snprintf(whole, sizeof whole, TOOL_MARKS " %s %s", seal, text);
   check(whole);
+  check_begin(whole + sizeof TOOL_MARKS);
   return 0;
 }

@@ -314,7 +314,7 @@ def check_growth(samples):
 
 def tell_stops(lines):
     """How long no step was made, around each new start and each world."""
-    kinds = {"a join": r" joins?: started again", "a restart": r"ronde: restart \d+ of", "going on": r"they go on behind step"}
+    kinds = {"a join": r" joins?: goes on", "a restart": r"ronde: restart \d+ of", "going on": r"they go on behind step"}
     stops, since, kind = {k: [] for k in kinds}, None, None
     for when, line in lines:
         if re.match(r"step \d+/", line):

@@ -30,6 +30,87 @@ static void a_host_joins(void **state) {
   assert_null(strstr(said, "interrupted"));
 }
 
+/* In front of what starts Open MPI's daemon on ronde3, and does nothing where the host is only asked. */
+#define JOINS_AFTER(does)                                   \
+  "printf 'case \"$*\" in *\"agent ronde3 \"*orted*) " does \
+  ";; esac\\nexec \"$@\"\\n' >joins.sh && printf 'ronde1\\nronde2\\n' >hosts"
+#define LATE "echo >>late; sleep 2"
+#define ONCE_IT_IS_LATE "n=0; until [ -s late ] || [ $((n+=1)) -gt 300 ]; do sleep 0.1; done; "
+
+static int run_with_a_joiner(const char *joins, const char *prepare, const char *options) {
+  check_run(0, run("%s", joins));
+  setenv("AWAY", "unshare --mount sh joins.sh", 1);
+  int code = run_on_hosts(prepare, options);
+  unsetenv("AWAY");
+  return code;
+}
+
+#define ELASTIC "--hostfile hosts --elastic --on-loss restart --sentinel 100 --drill slow:0:5 "
+
+static void a_start_that_fails_keeps_nobody_from_training(void **state) {
+  need_mpi();
+  check_run(0,
+            run_with_a_joiner(JOINS_AFTER("echo no room here; exit 9"), ONCE_IT_TRAINS("unable", "echo ronde3 >>hosts"),
+                              ELASTIC "--verbose --epochs 200 --out unable"));
+  check_says(
+      "warning: ronde3 does not join: host ronde3: Open MPI's daemon was not started there (code 9): no room here");
+  json_t *json = left_by("unable", "run.json");
+  assert_int_equal(json_array_size(json_object_get(json, "restarts")), 0);
+  assert_string_equal(json_string_value(json_object_get(json, "status")), "completed");
+  json_decref(json);
+  check_run(0, run("test $(wc -l <unable/steps.jsonl) = 2400"));
+}
+
+/* It has no data, which is found when they have been opened: after the others have ended for it. */
+static void a_host_without_the_data_is_left_out_again(void **state) {
+  need_mpi();
+  check_run(0, run("mkdir data && cd data && { printf '\\0\\0\\10\\3\\0\\0\\0\\144\\0\\0\\0\\34\\0\\0\\0\\34'; "
+                   "head -c 78400 /dev/urandom; } >train-images-idx3-ubyte && "
+                   "{ printf '\\0\\0\\10\\1\\0\\0\\0\\144'; yes 0123456789 | tr -d '\\n' | tr 0-9 '\\000-\\011' | head "
+                   "-c 100; } "
+                   ">train-labels-idx1-ubyte"));
+  check_run(0, run_with_a_joiner(JOINS_AFTER("mount -t tmpfs none data"), ONCE_IT_TRAINS("bare", "echo ronde3 >>hosts"),
+                                 ELASTIC "--verbose --data mnist:data --epochs 800 --out bare"));
+  check_says("warning: ronde3 does not join after all: started again with 2 ranks");
+  json_t *json = left_by("bare", "run.json"), *restarts = json_object_get(json, "restarts");
+  assert_int_equal(json_array_size(restarts), 2);
+  assert_string_equal(json_string_value(json_object_get(json_array_get(restarts, 0), "joined")), "ronde3");
+  assert_string_equal(json_string_value(json_object_get(json_array_get(restarts, 1), "hosts_left_out")), "ronde3");
+  assert_string_equal(json_string_value(json_object_get(json, "status")), "completed");
+  json_decref(json);
+  check_run(0, run("test $(wc -l <bare/steps.jsonl) = 1600"));
+}
+
+/* What was prepared ends with the run that it was to follow; the host joins the one behind it. */
+static void a_loss_while_a_host_is_about_to_join(void **state) {
+  need_mpi();
+  check_run(0, run_with_a_joiner(
+                   JOINS_AFTER(LATE),
+                   ONCE_IT_TRAINS("about", "echo ronde3 >>hosts; " ONCE_IT_IS_LATE "kill -9 $(ip netns pids ronde2)"),
+                   ELASTIC "--epochs 1200 --out about"));
+  json_t *json = left_by("about", "run.json"), *restarts = json_object_get(json, "restarts");
+  assert_true(json_array_size(restarts) >= 2);
+  assert_string_equal(json_string_value(json_object_get(json_array_get(restarts, 0), "hosts_left_out")), "ronde2");
+  assert_non_null(json_string_value(json_object_get(json_array_get(restarts, 1), "joined")));
+  assert_string_equal(json_string_value(json_object_get(json, "status")), "completed");
+  json_decref(json);
+  assert_null(strstr(said, "does not join"));
+}
+
+static void ctrl_c_while_a_host_is_about_to_join(void **state) {
+  need_mpi();
+  check_run(130,
+            run_with_a_joiner(JOINS_AFTER(LATE),
+                              ONCE_IT_TRAINS("asked", "echo ronde3 >>hosts; " ONCE_IT_IS_LATE
+                                                      "kill -INT $(pgrep -o -f '^[^ ]*ronde train.*--out asked$')"),
+                              ELASTIC "--epochs 200 --out asked"));
+  check_says("ronde train --resume asked goes on");
+  assert_null(strstr(said, "does not join"));
+  json_t *json = left_by("asked", "run.json");
+  assert_int_equal(json_array_size(json_object_get(json, "restarts")), 0);
+  json_decref(json);
+}
+
 /* The others go on at once, and start again with it once its host answers: no step is lost by either. */
 static void a_lost_worker_comes_back(void **state) {
   check_run(0, run_on_hosts("printf 'ronde1\\nronde2\\nronde3\\n' >hosts",
@@ -173,6 +254,10 @@ static void joins_that_cannot_be_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_host_joins),
+      cmocka_unit_test(a_start_that_fails_keeps_nobody_from_training),
+      cmocka_unit_test(a_host_without_the_data_is_left_out_again),
+      cmocka_unit_test(a_loss_while_a_host_is_about_to_join),
+      cmocka_unit_test(ctrl_c_while_a_host_is_about_to_join),
       cmocka_unit_test(a_lost_worker_comes_back),
       cmocka_unit_test(the_others_outlive_a_lost_host),
       cmocka_unit_test(one_worker_is_left_and_is_lost),

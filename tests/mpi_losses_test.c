@@ -333,7 +333,7 @@ static int say(const char *words) {
   char seal[RONDE_SEAL_DIGITS + 1];
   const char *key = getenv("RONDE_LAUNCHED");
   if (!key || !ronde_seal(key, words, seal)) return 1;
-  fprintf(stderr, "\x1eronde-2 %s %s\n", seal, words);
+  fprintf(stderr, "\x1eronde-3 %s %s\n", seal, words);
   return 0;
 }
 

@@ -7,7 +7,8 @@
 #include <jansson.h>
 #include <unistd.h>
 
-#define SMALL "--model lenet5 --data synthetic:1x28x28:10:600 --batch 50 --threads 1 --quiet"
+#define SMALL_DATA "--data synthetic:1x28x28:10:600"
+#define SMALL "--model lenet5 " SMALL_DATA " --batch 50 --threads 1 --quiet"
 /* A user's own. */
 #define MPIRUN "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 mpirun.openmpi --oversubscribe "
 /* In front of a command: its monotonic clock is ahead, as on another host. Not everybody has the right. */
@@ -21,7 +22,7 @@ static inline int remove_folder(void **state) { return chdir("/") ? 1 : run("rm 
 /* Skips the test where processes cannot train; and in a build with the address sanitizer, nobody looks for leaks from then on. */
 void need_mpi(void);
 
-/* Trains on three hosts, ronde1 to ronde3, or those of --hosts or --hostfile in options, which are network namespaces, reached by a script in the
+/* Trains (SMALL, but for --quiet with --verbose, and for other --data) on three hosts, ronde1 to ronde3, or those of --hosts or --hostfile in options, which are network namespaces, reached by a script in the
  * place of ssh. prepare: a command when
  * they are there, such as one that goes on in the background; what it leaves behind is gone with them. AWAY is in front of
  * what runs there. */

@@ -174,9 +174,9 @@ static void forged_marks_are_refused(void **state) {
   need_mpi();
   check_run(0, run("mkdir -p forge && cat >forge/mpirun.openmpi <<'END'\n#!/bin/sh\n"
                    "case \"$*\" in *\"$RONDE_LAUNCHED\"*) echo 'the key is on the command line' ;; esac\n"
-                   "printf '\\036ronde-2 %%032d end 0 7 0 -\\n' 0 >&2\n"
+                   "printf '\\036ronde-3 %%032d end 0 7 0 -\\n' 0 >&2\n"
                    "printf '\\036ronde-begin 1 99 elsewhere\\n' >&2\n"
-                   "printf '\\036ronde-2 0123\\n' >&2\n"
+                   "printf '\\036ronde-3 0123\\n' >&2\n"
                    "exec \"$REAL\" \"$@\"\nEND\nchmod +x forge/mpirun.openmpi"));
   check_run(0, run("REAL=$(command -v mpirun.openmpi); export REAL; PATH=$PWD/forge:$PATH timeout 60 " RONDE
                    " train --model lenet5 --data synthetic:1x28x28:10:600 --batch 50 --threads 1 --workers 2 "

@@ -320,7 +320,7 @@ ronde_status tool_parse(const tool_verb *verb, int argc, char **argv, tool_call 
   tool_call call = {.verb = verb->name};
   parser p = {.verb = verb, .call = &call, .words = argv, .n_words = argc};
   ronde_status status = verb->has_config ? ronde_config_create(verb->name, &call.config) : RONDE_OK;
-  if (call.config && getenv(TOOL_RESTARTS)) ronde_config_allow_idle(call.config);
+  if (call.config && (getenv(TOOL_RESTARTS) || getenv(TOOL_PREPARED))) ronde_config_allow_idle(call.config);
   if (!status) status = read_all(&p);
   if (p.lines) {
     ronde_status set = set_lines(&p);

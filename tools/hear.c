@@ -188,7 +188,7 @@ static void note_end(tool_launched *l, const tool_mark *mark) {
 static void note_joined(tool_launched *l) {
   l->joined = true;
   l->joined_s = tool_now_s();
-  tool_session_note_joined(l->session, true);
+  tool_session_note_joined(&l->session);
 }
 
 static void note_lost(tool_launched *l, const tool_mark *mark) {
@@ -232,6 +232,8 @@ static void take_mark(tool_launched *l, const tool_mark *mark) {
   switch (mark->kind) {
   case TOOL_MARK_BEGIN: note_begin(l, mark); break;
   case TOOL_MARK_JOINED: note_joined(l); break;
+  case TOOL_MARK_READY: l->ready = true; break;
+  case TOOL_MARK_TRAINS: l->trained = true; break;
   case TOOL_MARK_LOST: note_lost(l, mark); break;
   case TOOL_MARK_WITHOUT: note_without(l, mark); break;
   case TOOL_MARK_END: note_end(l, mark); break;
@@ -277,7 +279,7 @@ static void take_rank_line(tool_launched *l, tool_stream *s, const char *line) {
   } else if (s->to == STDERR_FILENO &&
              (l->in_block || line[0] == '[' || strncmp(line, TOOL_MPIRUN ": ", sizeof TOOL_MPIRUN) == 0)) {
     note_mpirun(l, line);
-  } else if (l->joining) {
+  } else if (l->joining || l->waits) {
     keep_unsaid(l, s->to, line);
   } else {
     bool is_error = strncmp(line, "ronde: error: ", 14) == 0, again = is_error && strcmp(line, l->last_error) == 0;
@@ -289,9 +291,22 @@ static void take_rank_line(tool_launched *l, tool_stream *s, const char *line) {
   }
 }
 
+bool tool_unsaid_error(const tool_launched *l, char *text, size_t size) {
+  static const char start[] = "2ronde: error: ";
+  const char *at = l->unsaid;
+  while (at && *at && strncmp(at, start, sizeof start - 1) != 0) {
+    at += strcspn(at, "\n");
+    at += *at == '\n';
+  }
+  if (!at || !*at) return false;
+  at += sizeof start - 1;
+  snprintf(text, size, "%.*s", (int)strcspn(at, "\n"), at);
+  return true;
+}
+
 void tool_say_unsaid(tool_launched *l) {
   char *kept = l->unsaid;
-  l->joining = false;
+  l->joining = l->waits = false;
   l->unsaid = NULL;
   for (char *at = kept, *newline; at && (newline = strchr(at, '\n')); at = newline + 1) {
     *newline = 0;

@@ -81,8 +81,12 @@ void tool_signals_start(double grace) {
 int tool_signal(void) { return caught; }
 int tool_signal_requests(void) { return n_requests; }
 
+/* Asked in front of each step. */
 static bool is_job_cancelled(void *user) {
+  static bool asked;
   (void)user;
+  if (!asked) tool_mark_trains();
+  asked = true;
   return caught != 0;
 }
 
@@ -176,5 +180,6 @@ ronde_hooks tool_hooks(bool progress, int64_t log_every) {
                        .lost = tool_mark_lost,
                        .left_out = tool_mark_without,
                        .stuck = end_stuck,
-                       .restarts = getenv(TOOL_RESTARTS)};
+                       .restarts = getenv(TOOL_RESTARTS),
+                       .await = getenv(TOOL_PREPARED) && tool_is_ours() ? tool_await : NULL};
 }

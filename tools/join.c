@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { ASK_S = 2, LOOK_MS = 100 }; /* how often */
+enum { ASK_S = 2, AGAIN_S = 20, LOOK_MS = 100 }; /* how often; and behind a start with them that has failed */
 
 static const char *value_of(const tool_call *call, const char *name) {
   const char *value = ronde_config_get(call->config, name);
@@ -26,9 +26,17 @@ ronde_status tool_join_check(const tool_call *call) {
   return RONDE_OK;
 }
 
-void tool_join_begin(tool_joins *joins, const char *path, const tool_hosts *present) {
-  *joins = (tool_joins){.path = path, .present = present, .next_s = tool_now_s() + ASK_S};
+void tool_join_begin(tool_joins *joins, const char *path) {
+  *joins = (tool_joins){.path = path, .next_s = tool_now_s() + ASK_S};
 }
+
+void tool_join_follow(tool_joins *joins, const tool_hosts *present, const struct tool_rank *ranks, int n_ranks) {
+  joins->present = present;
+  joins->ranks = ranks;
+  joins->n_ranks = n_ranks;
+}
+
+void tool_join_put_off(tool_joins *joins) { joins->next_s = tool_now_s() + AGAIN_S; }
 
 /* -1: it is not there. */
 static int find_host(const tool_hosts *hosts, const char *name) {
@@ -52,7 +60,8 @@ static void count_ranks(const tool_joins *j, int host, int *n_out, int *n_lost_o
 
 /* Whether it could bring a rank. */
 static bool is_lacking(const tool_joins *j, const char *name) {
-  int n, n_lost, host = find_host(j->present, name);
+  int n, n_lost, host = find_host(j->present, name), listed = find_host(&j->listed, name);
+  if (listed >= 0 && j->refused[listed]) return false;
   if (host < 0) return true;
   count_ranks(j, host, &n, &n_lost);
   return n_lost > 0;
@@ -61,9 +70,9 @@ static bool is_lacking(const tool_joins *j, const char *name) {
 /* Nobody is asked then. */
 static void forget_listed(tool_joins *j) {
   tool_hosts_free(&j->listed);
-  free(j->asking), free(j->answers);
+  free(j->asking), free(j->answers), free(j->refused);
   j->asking = NULL;
-  j->answers = NULL;
+  j->answers = j->refused = NULL;
 }
 
 /* Whether it has changed. A file that makes no sense may be one that is being written: what it held before counts until it has
@@ -84,7 +93,8 @@ static bool read_again(tool_joins *j) {
   j->listed = hosts;
   j->asking = calloc((size_t)hosts.n, sizeof *j->asking);
   j->answers = calloc((size_t)hosts.n, sizeof *j->answers);
-  if (!j->asking || !j->answers) forget_listed(j);
+  j->refused = calloc((size_t)hosts.n, sizeof *j->refused);
+  if (!j->asking || !j->answers || !j->refused) forget_listed(j);
   return true;
 }
 
@@ -150,6 +160,23 @@ ronde_status tool_join_take(tool_joins *j, tool_hosts *hosts, char names_out[512
   *hosts = (tool_hosts){.at = all, .n = n};
   tool_hosts_count_slots(hosts);
   return RONDE_OK;
+}
+
+/* In "a, b, c". */
+static bool is_among(const char *names, const char *name) {
+  size_t length = strlen(name);
+  for (const char *at = names; *at; at += strcspn(at, ","), at += strspn(at, ", "))
+    if (strcspn(at, ",") == length && !strncmp(at, name, length)) return true;
+  return false;
+}
+
+void tool_join_refuse(tool_joins *j, tool_hosts *hosts, const char *names) {
+  int n = 0;
+  for (int i = 0; i < j->listed.n; i++) j->refused[i] |= is_among(names, j->listed.at[i].name);
+  for (int i = 0; i < hosts->n; i++)
+    if (!is_among(names, hosts->at[i].name)) hosts->at[n++] = hosts->at[i];
+  hosts->n = n;
+  tool_hosts_count_slots(hosts);
 }
 
 void tool_join_end(tool_joins *j) {

@@ -89,18 +89,20 @@ void tool_leave_signals(void) {
 
 /* In the child: becomes mpirun, in a process group of its own, so that a Ctrl-C reaches it by our hand only. The signals that
  * it leaves pending we find there (watch.c). Its ranks save and end where this process is killed. */
-static void become_mpirun(const tool_launched *l, arguments *a, const tool_session *session, const int out[2],
-                          const int err[2], pid_t parent) {
+static void become_mpirun(const tool_launched *l, arguments *a, int in, const int out[2], const int err[2],
+                          pid_t parent) {
   setpgid(0, 0);
   tool_leave_signals();
   prctl(PR_SET_PDEATHSIG, SIGUSR2);
   if (getppid() != parent) _exit(1);
+  if (in >= 0) dup2(in, STDIN_FILENO);
   dup2(out[1], STDOUT_FILENO);
   dup2(err[1], STDERR_FILENO);
   for (int i = 0; i < 2; i++) close(out[i]), close(err[i]);
   setenv(TOOL_LAUNCHED, l->key, 1);
-  if (l->noted) setenv(TOOL_RESTARTS, l->noted, 1); /* in the launcher each value would be kept for ever */
-  tool_session_enter(session);
+  if (l->noted->text) setenv(TOOL_RESTARTS, l->noted->text, 1); /* in the launcher each value would be kept for ever */
+  if (l->waits) setenv(TOOL_PREPARED, "1", 1);
+  tool_session_enter(&l->session);
   if (geteuid() == 0) {
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
@@ -124,7 +126,9 @@ static void add_iface(arguments *a, const char *iface, bool hosts) {
 }
 
 /* As many workers as were asked for, or as the hosts have places. */
-static ronde_status count_ranks(tool_launched *l, const tool_call *call, const tool_hosts *hosts) {
+static ronde_status count_ranks(tool_launched *l) {
+  const tool_call *call = l->call;
+  const tool_hosts *hosts = &l->hosts;
   int n_servers = ronde_config_server_ranks(call->config);
   l->n_ranks = (int)strtol(ronde_config_get(call->config, "workers"), NULL, 10) + n_servers;
   if (hosts->n && !ronde_config_is_given(call->config, "workers")) l->n_ranks = tool_hosts_ranks(hosts, n_servers);
@@ -138,26 +142,37 @@ static ronde_status count_ranks(tool_launched *l, const tool_call *call, const t
   return RONDE_OK;
 }
 
-static ronde_status start_mpirun(tool_launched *l, arguments *a, const tool_session *session) {
-  int out[2], err[2];
-  if (pipe2(out, O_CLOEXEC)) return tool_fail(RONDE_E_INTERNAL, "cannot start mpirun: %s", strerror(errno));
+static void close_both(const int pair[2]) { close(pair[0]), close(pair[1]); }
+
+static ronde_status fail_start(void) { return tool_fail(RONDE_E_INTERNAL, "cannot start mpirun: %s", strerror(errno)); }
+
+static ronde_status start_mpirun(tool_launched *l, arguments *a) {
+  int in[2] = {-1, -1}, out[2], err[2];
+  if (l->waits && pipe2(in, O_CLOEXEC)) return fail_start();
+  l->begin = in[1];
+  if (pipe2(out, O_CLOEXEC)) {
+    if (l->waits) close(in[0]);
+    return fail_start();
+  }
   if (pipe2(err, O_CLOEXEC)) {
-    close(out[0]), close(out[1]);
-    return tool_fail(RONDE_E_INTERNAL, "cannot start mpirun: %s", strerror(errno));
+    if (l->waits) close(in[0]);
+    close_both(out);
+    return fail_start();
   }
   pid_t parent = getpid();
   l->mpirun = fork();
-  if (l->mpirun == 0) become_mpirun(l, a, session, out, err, parent);
+  if (l->mpirun == 0) become_mpirun(l, a, in[0], out, err, parent);
   close(out[1]), close(err[1]);
-  if (l->mpirun < 0) return tool_fail(RONDE_E_INTERNAL, "cannot start mpirun: %s", strerror(errno));
+  if (l->waits) close(in[0]);
   l->streams[0] = (tool_stream){.from = out[0], .to = STDOUT_FILENO};
   l->streams[1] = (tool_stream){.from = err[0], .to = STDERR_FILENO};
-  return RONDE_OK;
+  return l->mpirun < 0 ? fail_start() : RONDE_OK;
 }
 
 /* words: of the ranks' command. */
-static ronde_status start_ranks(tool_launched *l, const tool_call *call, char **words, const tool_hosts *hosts,
-                                const tool_session *session) {
+static ronde_status start_ranks(tool_launched *l, char **words) {
+  const tool_call *call = l->call;
+  const tool_hosts *hosts = &l->hosts;
   const char *iface = ronde_config_get(call->config, "iface");
   char ranks[16], self[4096], *places = hosts->n ? with_ranks(hosts, l->n_ranks) : NULL;
   size_t n_words = 0;
@@ -186,12 +201,13 @@ static ronde_status start_ranks(tool_launched *l, const tool_call *call, char **
   add_iface(&a, iface && *iface ? iface : NULL, hosts->n > 0);
   add_word(&a, "-x"), add_word(&a, TOOL_LAUNCHED);
   if (tool_is_compared()) add_word(&a, "-x"), add_word(&a, TOOL_COMPARED);
-  if (l->noted) add_word(&a, "-x"), add_word(&a, TOOL_RESTARTS);
+  if (l->noted->text) add_word(&a, "-x"), add_word(&a, TOOL_RESTARTS);
+  if (l->waits) add_word(&a, "-x"), add_word(&a, TOOL_PREPARED);
   for (int i = 0; ronde_config_variable(i); i++)
     if (getenv(ronde_config_variable(i))) add_word(&a, "-x"), add_word(&a, ronde_config_variable(i));
   add_word(&a, tool_self_path(self, sizeof self) ? self : call->argv[0]);
   for (int i = 1; words[i]; i++) add_word(&a, words[i]);
-  ronde_status status = start_mpirun(l, &a, session);
+  ronde_status status = start_mpirun(l, &a);
   free(a.list), free(places);
   return status;
 }
@@ -215,7 +231,8 @@ static ronde_status check_files(void) {
 }
 
 /* Where they are to be, until they say it themselves. */
-static void place_ranks(tool_launched *l, const tool_hosts *hosts) {
+static void place_ranks(tool_launched *l) {
+  const tool_hosts *hosts = &l->hosts;
   int *counts = calloc((size_t)hosts->n + 1, sizeof *counts), *host_of = calloc((size_t)l->n_ranks, sizeof *host_of);
   if (hosts->n && counts && host_of && tool_hosts_place(hosts, l->n_ranks, counts, host_of))
     for (int i = 0; i < l->n_ranks; i++) {
@@ -226,70 +243,6 @@ static void place_ranks(tool_launched *l, const tool_hosts *hosts) {
   free(counts), free(host_of);
 }
 
-/* From the start of mpirun to the end of all that it started. */
-static ronde_status launch_once(tool_launched *l, const tool_call *call, char **words, const tool_hosts *hosts,
-                                const tool_session *session) {
-  l->ranks = calloc((size_t)l->n_ranks, sizeof *l->ranks);
-  l->n_daemons = hosts->n + 1;
-  l->daemon_hosts = calloc((size_t)l->n_daemons, sizeof *l->daemon_hosts);
-  l->asks = calloc((size_t)l->n_daemons, sizeof *l->asks);
-  if (!l->ranks || !l->daemon_hosts || !l->asks) return tool_fail(RONDE_E_MEMORY, "no memory for %d ranks", l->n_ranks);
-  for (int i = 0; i < l->n_ranks; i++) l->ranks[i].end = -1;
-  if (l->joins && l->goes_on) l->joins->ranks = l->ranks, l->joins->n_ranks = l->n_ranks;
-  place_ranks(l, hosts);
-  l->session = session;
-  tool_session_note_joined(session, false);
-  ronde_status status = start_ranks(l, call, words, hosts, session);
-  return status ? status : tool_watch(l);
-}
-
-static void forget_ranks(tool_launched *l) {
-  for (int i = 0; l->ranks && i < l->n_ranks; i++)
-    if (l->ranks[i].end >= 0) close(l->ranks[i].end);
-  free(l->ranks), free(l->daemon_hosts), free(l->asks), free(l->unsaid);
-  l->ranks = NULL;
-  l->asks = NULL;
-  l->unsaid = NULL;
-  l->daemon_hosts = NULL;
-}
-
-/* Whether it is to be started again: after a loss, or with hosts that join. */
-static ronde_status start_again(const tool_launched *l, ronde_status ended, const tool_call *call, tool_hosts *hosts,
-                                int *n_ranks, tool_restarts *restarts, bool *again_out) {
-  bool joining = ended == RONDE_E_CANCELLED && l->joining && !l->unended;
-  *again_out = joining || (ended == RONDE_E_LOST && tool_restart_prepare(call, l, hosts, n_ranks, restarts));
-  return joining ? tool_restart_join(call, l, hosts, n_ranks, restarts) : RONDE_OK;
-}
-
-/* Until it has ended otherwise than by a loss, or is not to be started again. */
-static ronde_status launch_all(const tool_launched *fresh, const tool_call *call, tool_hosts *hosts,
-                               const tool_session *session) {
-  tool_restarts restarts = {0};
-  tool_launched l = *fresh;
-  char **words = NULL;
-  ronde_status status = tool_rank_words(call, &words);
-  while (status == RONDE_OK) {
-    int n_ranks = l.n_ranks;
-    status = launch_once(&l, call, words, hosts, session);
-    tool_rank_words_free(words);
-    words = NULL;
-    bool again;
-    ronde_status prepared = start_again(&l, status, call, hosts, &n_ranks, &restarts, &again);
-    forget_ranks(&l);
-    if (!again || prepared) {
-      status = again ? prepared : status;
-      break;
-    }
-    l = *fresh;
-    l.n_ranks = n_ranks;
-    l.noted = restarts.text;
-    status = tool_restart_words(call, n_ranks - ronde_config_server_ranks(call->config), &words);
-  }
-  tool_rank_words_free(words);
-  tool_restarts_free(&restarts);
-  return status;
-}
-
 /* Nobody can guess it, and only those whom mpirun starts get it. */
 static bool make_key(char key[TOOL_KEY_DIGITS + 1]) {
   unsigned char bytes[TOOL_KEY_DIGITS / 2];
@@ -298,31 +251,127 @@ static bool make_key(char key[TOOL_KEY_DIGITS + 1]) {
   return true;
 }
 
+/* ---- starts of a run, one after another ---- */
+
+tool_launched *tool_launch_fresh(const tool_launched *of) {
+  tool_launched *l = malloc(sizeof *l);
+  if (!l) return NULL;
+  *l = (tool_launched){.call = of->call,
+                       .grace_s = of->grace_s,
+                       .timeout_s = of->timeout_s,
+                       .trains = of->trains,
+                       .goes_on = of->goes_on,
+                       .restarts = of->restarts,
+                       .out = of->out,
+                       .joins = of->joins,
+                       .noted = of->noted,
+                       .session = {.lock = -1},
+                       .streams = {{.from = -1}, {.from = -1}},
+                       .begin = -1,
+                       .code = -1};
+  return l;
+}
+
+ronde_status tool_launch_begin(tool_launched *l, char **words) {
+  l->ranks = calloc((size_t)l->n_ranks, sizeof *l->ranks);
+  l->n_daemons = l->hosts.n + 1;
+  l->daemon_hosts = calloc((size_t)l->n_daemons, sizeof *l->daemon_hosts);
+  l->asks = calloc((size_t)l->n_daemons, sizeof *l->asks);
+  if (!l->ranks || !l->daemon_hosts || !l->asks) return tool_fail(RONDE_E_MEMORY, "no memory for %d ranks", l->n_ranks);
+  for (int i = 0; i < l->n_ranks; i++) l->ranks[i].end = -1;
+  if (!make_key(l->key)) return tool_fail(RONDE_E_INTERNAL, "the system has no random numbers");
+  place_ranks(l);
+  tool_session_begin(&l->session);
+  l->begin_s = tool_now_s();
+  return start_ranks(l, words);
+}
+
+void tool_launch_end(tool_launched *l) {
+  for (int i = 0; l->ranks && i < l->n_ranks; i++)
+    if (l->ranks[i].end >= 0) close(l->ranks[i].end);
+  for (int i = 0; i < 2; i++)
+    if (l->streams[i].from >= 0) close(l->streams[i].from);
+  if (l->begin >= 0) close(l->begin);
+  tool_session_end(&l->session);
+  tool_hosts_free(&l->hosts);
+  free(l->ranks), free(l->daemon_hosts), free(l->asks), free(l->unsaid);
+  free(l);
+}
+
+/* With what is given, from the newest state in --out. The hosts are those of the one before, which loses them. */
+static ronde_status begin_again(tool_launched *before, int n_ranks, tool_launched **next_out) {
+  char **words = NULL;
+  tool_launched *l = tool_launch_fresh(before);
+  if (!l) return tool_fail(RONDE_E_MEMORY, "no memory for %d ranks", n_ranks);
+  l->hosts = before->hosts;
+  before->hosts = (tool_hosts){0};
+  l->n_ranks = n_ranks;
+  ronde_status status = tool_restart_words(l->call, n_ranks - ronde_config_server_ranks(l->call->config), &words);
+  if (status == RONDE_OK) status = tool_launch_begin(l, words);
+  tool_rank_words_free(words);
+  if (status == RONDE_OK) *next_out = l;
+  else tool_launch_end(l);
+  return status;
+}
+
+/* The start that follows one that has ended: with hosts that join, or after a loss. NULL: none does. */
+static ronde_status follow(tool_launched *l, ronde_status ended, tool_launched **next_out) {
+  bool joining = ended == RONDE_E_CANCELLED && l->joining && !l->unended;
+  int n_ranks = l->n_ranks;
+  if (joining && l->next && l->next->waits) tool_prepare_let_begin(l);
+  if ((*next_out = tool_prepare_take(l))) return RONDE_OK;
+  tool_prepare_end(l);
+  if (joining) tool_restart_stay(l);
+  bool again = joining || tool_restart_without_joiners(l, ended, &n_ranks) ||
+               (ended == RONDE_E_LOST && tool_restart_prepare(l, &n_ranks));
+  return again ? begin_again(l, n_ranks, next_out) : ended;
+}
+
+/* Until it has ended otherwise than by a loss, or is not to be started again. Frees it. */
+static ronde_status launch_all(tool_launched *l) {
+  char **words = NULL;
+  ronde_status status = tool_rank_words(l->call, &words);
+  if (status == RONDE_OK) status = tool_launch_begin(l, words);
+  tool_rank_words_free(words);
+  while (status == RONDE_OK) {
+    tool_launched *next = NULL;
+    if (l->joins) tool_join_follow(l->joins, &l->hosts, l->goes_on ? l->ranks : NULL, l->n_ranks);
+    status = tool_watch(l);
+    status = follow(l, status, &next);
+    if (!next) break;
+    tool_launch_end(l);
+    l = next;
+  }
+  tool_launch_end(l);
+  return status;
+}
+
 ronde_status tool_launch(const tool_call *call) {
-  tool_launched l = {.code = -1,
-                     .grace_s = tool_seconds(call, "grace"),
-                     .timeout_s = tool_seconds(call, "timeout"),
-                     .trains = strcmp(call->verb, "train") == 0,
-                     .goes_on = ronde_config_goes_on(call->config),
-                     .restarts = tool_restart_is_wanted(call),
-                     .out = is_given(call, "out") ? ronde_config_get(call->config, "out") : NULL};
-  tool_hosts hosts;
   tool_joins joins = {0};
-  tool_session session = {.lock = -1};
+  tool_restarts restarts = {0};
   bool elastic = is_given(call, "elastic") && !strcmp(ronde_config_get(call->config, "elastic"), "on");
+  const tool_launched all = {.call = call,
+                             .grace_s = tool_seconds(call, "grace"),
+                             .timeout_s = tool_seconds(call, "timeout"),
+                             .trains = strcmp(call->verb, "train") == 0,
+                             .goes_on = ronde_config_goes_on(call->config),
+                             .restarts = tool_restart_is_wanted(call),
+                             .out = is_given(call, "out") ? ronde_config_get(call->config, "out") : NULL,
+                             .joins = elastic ? &joins : NULL,
+                             .noted = &restarts};
+  tool_launched *l = tool_launch_fresh(&all);
+  if (!l) return tool_fail(RONDE_E_MEMORY, "no memory for mpirun");
   tool_signals_watch();
   prctl(PR_SET_CHILD_SUBREAPER, 1); /* what mpirun leaves behind comes to us */
-  ronde_status status = tool_hosts_get(call, &hosts);
+  ronde_status status = tool_hosts_get(call, &l->hosts);
   if (status == RONDE_OK) status = check_files();
   if (status == RONDE_OK) status = tool_restart_check(call);
   if (status == RONDE_OK && elastic) status = tool_join_check(call);
-  if (elastic) tool_join_begin(&joins, ronde_config_get(call->config, "hostfile"), &hosts), l.joins = &joins;
-  if (status == RONDE_OK) status = count_ranks(&l, call, &hosts);
-  if (status == RONDE_OK && !make_key(l.key)) status = tool_fail(RONDE_E_INTERNAL, "the system has no random numbers");
-  if (status == RONDE_OK) tool_session_begin(&session);
-  if (status == RONDE_OK) status = launch_all(&l, call, &hosts, &session);
+  if (elastic) tool_join_begin(&joins, ronde_config_get(call->config, "hostfile"));
+  if (status == RONDE_OK) status = count_ranks(l);
+  if (status == RONDE_OK) status = launch_all(l);
+  else tool_launch_end(l);
   if (elastic) tool_join_end(&joins);
-  tool_hosts_free(&hosts);
-  tool_session_end(&session);
+  tool_restarts_free(&restarts);
   return status;
 }

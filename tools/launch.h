@@ -1,4 +1,4 @@
-/* What starting mpirun (launch.c) and watching over it (watch.c) share. */
+/* One start of a run by mpirun: what starting it (launch.c, prepare.c) and watching over it (watch.c) share. */
 #ifndef TOOL_LAUNCH_H
 #define TOOL_LAUNCH_H
 
@@ -67,18 +67,27 @@ typedef struct tool_launched {
   int n_ranks, n_begun, n_ended;
   tool_rank *ranks; /* [n_ranks] */
   double grace_s, timeout_s;
-  bool goes_on;      /* once all had joined others than rank 0 may be lost: how it ends is what rank 0 says */
-  bool restarts;     /* survivors of a loss may be saving, */
-  bool joined;       /* if all had joined */
-  const char *noted; /* what this start is told of those before (TOOL_RESTARTS); NULL: it is the first */
-  const tool_session *session;
-  const char *out;   /* the run's folder, or NULL */
-  tool_joins *joins; /* NULL: nobody may join */
-  bool joining;      /* somebody does: the ranks have been asked to save and end, and what they say about it */
-  char *unsaid;      /* is kept, lines in the order in which they came, owned; each begins with where it was to go */
-  int code;          /* of the rank that knows best why it ended; -1: none has ended yet */
-  bool in_block;     /* inside of what mpirun says */
-  char said[16384];  /* by mpirun */
+  bool goes_on;  /* once all had joined others than rank 0 may be lost: how it ends is what rank 0 says */
+  bool restarts; /* survivors of a loss may be saving, */
+  bool joined;   /* if all had joined */
+  bool trained;  /* and a step has begun */
+  const tool_call *call;
+  tool_hosts hosts;            /* owned; none: all ranks are here */
+  struct tool_restarts *noted; /* the starts before, of which this one is told (TOOL_RESTARTS) */
+  tool_session session;
+  const char *out;            /* the run's folder, or NULL */
+  tool_joins *joins;          /* NULL: nobody may join */
+  struct tool_launched *next; /* the one that is prepared while the run is under way, for hosts that join, or NULL */
+  bool joining;               /* that one is ready, and the ranks have been asked to save and end */
+  bool waits, ready;          /* this is such a one: it has not been let begin; its ranks wait for that, */
+  int begin;                  /* and rank 0 is told by what is written here (TOOL_PREPARED); else -1 */
+  char joiners[512];          /* the hosts that join by it */
+  /* Owned: what ranks say while they save for others, or wait, in the order in which it came; each line begins with where it
+   * was to go. */
+  char *unsaid;
+  int code;              /* of the rank that knows best why it ended; -1: none has ended yet */
+  bool in_block;         /* inside of what mpirun says */
+  char said[16384];      /* by mpirun */
   char said_there[8192]; /* by ssh and by hosts, for the log alone */
   bool error_seen;
   char first_error[2048];               /* the one that was printed */
@@ -104,6 +113,7 @@ typedef struct tool_launched {
   double asked_s;           /* when the first request came */
   double looked_s;          /* when the ranks of this host were looked for */
   int n_passed_on;          /* requests that the ranks have been told of */
+  bool abandoned;           /* nobody waits for its end */
   pid_t unended;            /* a process of this host that was killed and is still there, or 0 */
 } tool_launched;
 
@@ -111,6 +121,8 @@ typedef struct tool_launched {
 bool tool_hear(tool_launched *launched, tool_stream *stream);
 /* What was kept is said after all. */
 void tool_say_unsaid(tool_launched *launched);
+/* The first error that was kept, without what it begins with; false: there is none. */
+bool tool_unsaid_error(const tool_launched *launched, char *text_out, size_t size);
 /* Adds a line to a text, as far as it fits. */
 void tool_add_line(char *text, size_t size, const char *line);
 /* The line that says why a rank could not be started, and where; NULL: that is not known. */
@@ -122,9 +134,36 @@ void tool_silent_end(tool_launched *launched); /* of the processes that ask */
 /* The launcher itself has found that the host of a daemon is silent. */
 void tool_note_silent(tool_launched *launched, int daemon);
 
+/* Another start of the same run, of which nothing has begun, with neither hosts nor ranks; NULL: no memory. */
+tool_launched *tool_launch_fresh(const tool_launched *of);
+/* Starts mpirun on `hosts` with n_ranks, and words as the command of the ranks. */
+ronde_status tool_launch_begin(tool_launched *launched, char **words);
+/* When all that it has started is gone: frees it. */
+void tool_launch_end(tool_launched *launched);
+
 /* Until mpirun and all that it has started here are gone; tells how it ended: RONDE_E_CANCELLED with `joining`: its state is
  * saved for somebody who joins. */
 ronde_status tool_watch(tool_launched *launched);
+/* Ends it, whatever it does, and says nothing of it. */
+void tool_watch_abandon(tool_launched *launched);
+
+/* Ranks whose mpirun was killed by that signal may still be saving: they have been asked to end by the system (hooks.c). Waits
+ * for them. */
+void tool_orphans_await(const tool_launched *launched, int signal_number);
+/* Kills what there is. A process in a call of the system that nothing interrupts, as where a disk does not answer, ends with that
+ * call; until then it holds the run's folder: it is waited for, and `unended` if that takes too long. */
+void tool_orphans_kill(tool_launched *launched);
+
+/* With hosts that would join, prepares the next start of a run that is under way. What keeps it from that is said. */
+void tool_prepare_begin(tool_launched *launched);
+/* The prepared start has ended by itself: says why, and frees it. */
+void tool_prepare_fail(tool_launched *launched);
+/* The run has saved its state for it: lets it begin, which is said and noted. */
+void tool_prepare_let_begin(tool_launched *launched);
+/* The start that has been let begin, which is the caller's then; NULL: there is none. */
+tool_launched *tool_prepare_take(tool_launched *launched);
+/* The run has ended otherwise, if one is still prepared: ends that too. */
+void tool_prepare_end(tool_launched *launched);
 
 /* Writes a mark on stderr, with the key of the environment; false: there is none. */
 bool tool_mark_send(const tool_mark *mark);

@@ -8,10 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VERSION "2"
-
-static const char *const kinds[TOOL_N_MARKS] = {"begin", "joined", "lost", "without",
-                                                "end",   "asked",  "said", "unreached"};
+static const char *const kinds[TOOL_N_MARKS] = {"begin",   "joined", "ready", "trains", "lost",
+                                                "without", "end",    "asked", "said",   "unreached"};
 
 const char *tool_verdict_text(tool_verdict verdict) {
   static const char *const texts[TOOL_N_VERDICTS] = {
@@ -40,7 +38,7 @@ bool tool_mark_write(const char *key, const tool_mark *mark, char line[TOOL_MARK
   if (n < 0 || n >= (int)sizeof words || strchr(mark->name, ' ')) return false;
   blank_controls(words);
   if (!ronde_seal(key, words, seal)) return false;
-  n = snprintf(line, TOOL_MARK_BYTES, TOOL_MARK VERSION " %s %s", seal, words);
+  n = snprintf(line, TOOL_MARK_BYTES, TOOL_MARK TOOL_MARKS " %s %s", seal, words);
   return n > 0 && n < TOOL_MARK_BYTES;
 }
 
@@ -85,10 +83,35 @@ tool_verdict tool_mark_read(const char *key, const char *text, tool_mark *mark_o
   char version[8], seal[RONDE_SEAL_DIGITS + 2];
   tool_mark mark = {0};
   if (!*text) return TOOL_MARK_TRUNCATED;
-  if (!take_word(&text, version, sizeof version) || strcmp(version, VERSION) != 0) return TOOL_MARK_VERSION;
+  if (!take_word(&text, version, sizeof version) || strcmp(version, TOOL_MARKS) != 0) return TOOL_MARK_VERSION;
   if (strlen(text) <= RONDE_SEAL_DIGITS + 1) return TOOL_MARK_TRUNCATED;
   if (!take_word(&text, seal, sizeof seal) || !ronde_seal_holds(key, text, seal)) return TOOL_MARK_KEYLESS;
   if (!read_words(text, &mark)) return TOOL_MARK_NONSENSE;
   *mark_out = mark;
   return TOOL_MARK_GOOD;
+}
+
+static const char begin_word[] = "begin ";
+
+char *tool_begin_write(const char *key, const char *restarts) {
+  size_t bytes = RONDE_SEAL_DIGITS + sizeof begin_word + strlen(restarts) + 1;
+  char *line = malloc(bytes), seal[RONDE_SEAL_DIGITS + 1];
+  if (!line) return NULL;
+  char *words = line + RONDE_SEAL_DIGITS + 1;
+  snprintf(words, bytes - RONDE_SEAL_DIGITS - 1, "%s%s", begin_word, restarts);
+  if (!ronde_seal(key, words, seal)) {
+    free(line);
+    return NULL;
+  }
+  memcpy(line, seal, RONDE_SEAL_DIGITS);
+  line[RONDE_SEAL_DIGITS] = ' ';
+  return line;
+}
+
+const char *tool_begin_read(const char *key, const char *line) {
+  char seal[RONDE_SEAL_DIGITS + 2];
+  size_t length = sizeof begin_word - 1;
+  bool good = take_word(&line, seal, sizeof seal) && ronde_seal_holds(key, line, seal) &&
+              strncmp(line, begin_word, length) == 0;
+  return good ? line + length : NULL;
 }

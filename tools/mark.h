@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #define TOOL_MARK "\x1eronde-"
+#define TOOL_MARKS "3" /* the version of them */
 /* In the environment of mpirun and of all that it starts: the key of the launch, in hexadecimal. */
 #define TOOL_LAUNCHED "RONDE_LAUNCHED"
 
@@ -17,7 +18,9 @@ enum { TOOL_KEY_DIGITS = 64, TOOL_MARK_BYTES = 1024, TOOL_MARK_NAME = 256 };
 
 typedef enum tool_mark_kind {
   TOOL_MARK_BEGIN,   /* of rank `number`: a is its process, name its host */
-  TOOL_MARK_JOINED,  /* all ranks have */
+  TOOL_MARK_JOINED,  /* all ranks have, */
+  TOOL_MARK_READY,   /* and, of a start that was prepared, wait until it may begin */
+  TOOL_MARK_TRAINS,  /* the first step has begun */
   TOOL_MARK_LOST,    /* another was lost; a: the step that the run had gone on from, b: the last that has ended here */
   TOOL_MARK_WITHOUT, /* the others go on without rank `number` */
   TOOL_MARK_END,     /* of rank `number`, with code a */
@@ -50,5 +53,11 @@ const char *tool_verdict_text(tool_verdict verdict);
 bool tool_mark_write(const char *key, const tool_mark *mark, char line_out[TOOL_MARK_BYTES]);
 /* text: what stands behind TOOL_MARK. */
 tool_verdict tool_mark_read(const char *key, const char *text, tool_mark *mark_out);
+
+/* The one line that the launcher tells a rank, by mpirun's connections too: that a start which was prepared begins, and what
+ * run.json's `restarts` is to be: SEAL " begin " RESTARTS. Without its end, to be freed; NULL: no memory, or libcrypto fails. */
+char *tool_begin_write(const char *key, const char *restarts);
+/* The restarts, within the line; NULL: it is not such a line, or not of this launch. */
+const char *tool_begin_read(const char *key, const char *line);
 
 #endif

@@ -121,25 +121,27 @@ static void write_list(tool_restarts *restarts) {
   }
 }
 
-/* joined, or lost, hosts; the other is NULL. */
-static void note_restart(tool_restarts *restarts, const tool_launched *l, int n_ranks, const char *joined,
-                         const char *lost) {
+/* What is lost, or which hosts join; left_out, hosts: NULL where none could be. */
+static void note_start(const tool_launched *l, int n_ranks, const char *joined, const char *lost,
+                       const char *left_out) {
   char at[32];
   time_t now = time(NULL);
   struct tm utc;
+  tool_restarts *restarts = l->noted;
   gmtime_r(&now, &utc);
   strftime(at, sizeof at, "%Y-%m-%dT%H:%M:%SZ", &utc);
   if (!restarts->list) restarts->list = json_array();
-  json_t *loss = json_pack("{s:i, s:s, s:s?, s:s?, s:s?, s:i, s:i}", "number", ++restarts->n_noted, "at", at, "joined",
-                           joined, "lost", joined ? NULL : cause_of(l), "hosts_left_out", lost, "ranks_before",
-                           l->n_ranks, "ranks", n_ranks);
+  json_t *loss =
+      json_pack("{s:i, s:s, s:s?, s:s?, s:s?, s:i, s:i}", "number", ++restarts->n_noted, "at", at, "joined", joined,
+                "lost", lost, "hosts_left_out", left_out, "ranks_before", l->n_ranks, "ranks", n_ranks);
   note_steps(restarts, l, loss);
   json_array_append_new(restarts->list, loss);
   write_list(restarts);
 }
 
-bool tool_restart_prepare(const tool_call *call, const tool_launched *l, tool_hosts *hosts, int *n_ranks,
-                          tool_restarts *restarts) {
+bool tool_restart_prepare(tool_launched *l, int *n_ranks) {
+  const tool_call *call = l->call;
+  tool_restarts *restarts = l->noted;
   char lost[512] = "", left[512] = "";
   int most = (int)strtol(value_of(call, "max-restarts"), NULL, 10), n_servers = ronde_config_server_ranks(call->config);
   bool fails_at_first = !restarts->list && *l->failed_host; /* a host's name may be misspelt */
@@ -148,16 +150,16 @@ bool tool_restart_prepare(const tool_call *call, const tool_launched *l, tool_ho
     tool_fail(RONDE_E_LOST, "not restarted: --max-restarts %d is reached (%s)", most, cause_of(l));
     return false;
   }
-  int n = hosts->n ? leave_out(l, hosts, lost, left) : l->n_ranks;
+  int n = l->hosts.n ? leave_out(l, &l->hosts, lost, left) : l->n_ranks;
   bool waits = n <= n_servers && l->joins;
-  if (waits) n = wait_for_hosts(l, hosts, n_servers, lost, left);
+  if (waits) n = wait_for_hosts(l, &l->hosts, n_servers, lost, left);
   if (n <= n_servers) {
     tool_fail(RONDE_E_LOST, "not restarted: no host is left for a worker (lost: %s)", lost);
     return false;
   }
   if (waits) *lost = 0; /* any of them may be back */
   restarts->n++;
-  note_restart(restarts, l, n, NULL, lost);
+  note_start(l, n, NULL, cause_of(l), lost);
   tool_error_overcome();
   tool_say("restart %d of at most %d, with %d rank%s%s%s%s%s%s: from the newest state in --out", restarts->n, most, n,
            n > 1 ? "s" : "", *left ? " on " : "", left, *lost ? " (left out: " : "", lost, *lost ? ")" : "");
@@ -165,16 +167,27 @@ bool tool_restart_prepare(const tool_call *call, const tool_launched *l, tool_ho
   return true;
 }
 
-ronde_status tool_restart_join(const tool_call *call, const tool_launched *l, tool_hosts *hosts, int *n_ranks,
-                               tool_restarts *restarts) {
-  char names[512];
-  ronde_status status = tool_join_take(l->joins, hosts, names);
-  if (status) return status;
-  *n_ranks = tool_hosts_ranks(hosts, ronde_config_server_ranks(call->config));
-  note_restart(restarts, l, *n_ranks, names, NULL);
-  tool_say("%s joins: started again with %d ranks, from the state that was saved %.1f s ago", names, *n_ranks,
+void tool_restart_join(const tool_launched *l, const tool_launched *next) {
+  note_start(l, next->n_ranks, next->joiners, NULL, NULL);
+  tool_say("%s joins: goes on with %d ranks, from the state that was saved %.1f s ago", next->joiners, next->n_ranks,
            tool_now_s() - l->asked_s);
-  return RONDE_OK;
+}
+
+bool tool_restart_without_joiners(tool_launched *l, ronde_status ended, int *n_ranks) {
+  bool failed = ended != RONDE_OK && ended != RONDE_E_CANCELLED && ended != RONDE_E_LOST;
+  if (!*l->joiners || !failed || l->trained || tool_signal() || l->unended) return false;
+  tool_join_refuse(l->joins, &l->hosts, l->joiners);
+  *n_ranks = tool_hosts_ranks(&l->hosts, ronde_config_server_ranks(l->call->config));
+  note_start(l, *n_ranks, NULL, cause_of(l), l->joiners);
+  tool_error_overcome();
+  tool_say("warning: %s does not join after all: started again with %d ranks, from the state that was saved",
+           l->joiners, *n_ranks);
+  return true;
+}
+
+void tool_restart_stay(const tool_launched *l) {
+  note_start(l, l->n_ranks, NULL, "the start with hosts that were to join", NULL);
+  tool_say("started again with %d ranks, from the state that was saved for those who were to join", l->n_ranks);
 }
 
 /* ---- the command ---- */

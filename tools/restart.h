@@ -2,7 +2,6 @@
 #ifndef TOOL_RESTART_H
 #define TOOL_RESTART_H
 
-#include "hosts.h"
 #include "launch.h"
 
 typedef struct tool_restarts {
@@ -16,13 +15,16 @@ typedef struct tool_restarts {
 bool tool_restart_is_wanted(const tool_call *call);
 /* RONDE_E_USAGE where a restart could not go on from the state in --out: it is an older one that was named. */
 ronde_status tool_restart_check(const tool_call *call);
-/* After a loss: whether the run is to be started again; then hosts are those that are left, n_ranks as many ranks as there
+/* After a loss: whether the run is to be started again; then its hosts are those that are left, n_ranks as many ranks as there
  * were on them, and the restart is said and noted. Else why not is said, if it was wanted. */
-bool tool_restart_prepare(const tool_call *call, const tool_launched *launched, tool_hosts *hosts, int *n_ranks,
-                          tool_restarts *restarts);
-/* The same after a run that has ended because hosts join it. RONDE_E_MEMORY. */
-ronde_status tool_restart_join(const tool_call *call, const tool_launched *launched, tool_hosts *hosts, int *n_ranks,
-                               tool_restarts *restarts);
+bool tool_restart_prepare(tool_launched *launched, int *n_ranks);
+/* After a run that has ended because hosts join it: says and notes it; */
+void tool_restart_join(const tool_launched *launched, const tool_launched *next);
+/* With hosts that have joined, whether it ended with an error before a step was made: then they are taken out, and who was there
+ * before is to be started again; */
+bool tool_restart_without_joiners(tool_launched *launched, ronde_status ended, int *n_ranks);
+/* or, where the start with them has failed meanwhile, that those are started again which were there. */
+void tool_restart_stay(const tool_launched *launched);
 /* The ranks' command then: what is given, without what is of one start (--drill, --overwrite), resuming. NULL-terminated,
  * to be freed by tool_rank_words_free. RONDE_E_MEMORY. */
 ronde_status tool_restart_words(const tool_call *call, int n_workers, char ***words_out);

@@ -50,7 +50,7 @@ static void sweep_sessions(const char *start) {
 static bool make_session(tool_session *session, const char *start) {
   int n = snprintf(session->path, sizeof session->path, "%s/%sXXXXXX", temporary_folder(), start);
   if (n >= (int)sizeof session->path || !mkdtemp(session->path)) return false;
-  session->lock = open(session->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  session->lock = open(session->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (session->lock >= 0 && !flock(session->lock, LOCK_EX) && is_there(session->path, session->lock)) return true;
   if (session->lock >= 0) close(session->lock);
   rmdir(session->path);
@@ -66,16 +66,17 @@ void tool_session_begin(tool_session *session) {
   if (!made) *session = (tool_session){.lock = -1};
 }
 
-void tool_session_note_joined(const tool_session *session, bool joined) {
+void tool_session_note_joined(const tool_session *session) {
   char path[sizeof session->path + sizeof TOOL_JOINED_NAME + 1];
   if (!*session->path) return;
   snprintf(path, sizeof path, "%s/" TOOL_JOINED_NAME, session->path);
-  if (!joined) unlink(path);
-  else close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+  close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
 }
 
 void tool_session_enter(const tool_session *session) {
-  if (*session->path) setenv("TMPDIR", session->path, 1);
+  if (!*session->path) return;
+  setenv("TMPDIR", session->path, 1);
+  fcntl(session->lock, F_SETFD, 0);
 }
 
 void tool_session_end(tool_session *session) {

@@ -1,4 +1,4 @@
-/* The folder of a launch, in which mpirun keeps the files of its session. */
+/* The folder of one start, in which mpirun keeps the files of its session. */
 #ifndef TOOL_SESSION_H
 #define TOOL_SESSION_H
 
@@ -9,13 +9,13 @@
 typedef struct tool_session {
   char path[256]; /* "": there is none, and mpirun takes its own place */
   int lock;       /* held by this process and by mpirun, as long as either lives */
-} tool_session;
+} tool_session;   /* all 0: not begun */
 
 /* Makes one in $TMPDIR, else /tmp. Folders of this user whose launch and mpirun are gone, however they ended, are removed
  * first. */
 void tool_session_begin(tool_session *session);
-/* Notes in it whether all ranks have joined, which processes that mpirun starts see by TOOL_JOINED_NAME in their $TMPDIR. */
-void tool_session_note_joined(const tool_session *session, bool joined);
+/* Notes in it that all ranks have joined, which processes that mpirun starts see by TOOL_JOINED_NAME in their $TMPDIR. */
+void tool_session_note_joined(const tool_session *session);
 /* In the process that becomes mpirun: from now on its temporary files go there. */
 void tool_session_enter(const tool_session *session);
 /* After mpirun has ended: removes it with all that is in it. */

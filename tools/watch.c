@@ -19,21 +19,21 @@
 
 enum { LOOK_MS = 100, CLOSING_MS = 5, SHOWN_LINES = 3 };
 
-/* Takes what is there, or comes within LOOK_MS; false: nothing came. */
+/* Of both starts where another is prepared: takes what is there, or comes within LOOK_MS; false: nothing of this one came. */
 static bool take_some(tool_launched *l) {
-  struct pollfd files[2];
-  bool any = false, all_closed = true;
-  for (int i = 0; i < 2; i++) {
-    files[i] = (struct pollfd){.fd = l->streams[i].from, .events = POLLIN};
-    all_closed &= files[i].fd < 0;
-  }
-  if (poll(files, 2, all_closed ? CLOSING_MS : LOOK_MS) <= 0) return false;
-  for (int i = 0; i < 2; i++) {
+  struct pollfd files[4];
+  tool_stream *streams[4] = {&l->streams[0], &l->streams[1]};
+  int n = 2;
+  for (int i = 0; l->next && i < 2; i++) streams[n++] = &l->next->streams[i];
+  for (int i = 0; i < n; i++) files[i] = (struct pollfd){.fd = streams[i]->from, .events = POLLIN};
+  bool all_closed = files[0].fd < 0 && files[1].fd < 0, any = false;
+  if (poll(files, (nfds_t)n, all_closed ? CLOSING_MS : LOOK_MS) <= 0) return false;
+  for (int i = 0; i < n; i++) {
     if (files[i].fd < 0 || !files[i].revents) continue;
-    any = true;
-    if (tool_hear(l, &l->streams[i])) continue;
+    any |= i < 2;
+    if (tool_hear(i < 2 ? l : l->next, streams[i])) continue;
     close(files[i].fd);
-    l->streams[i].from = -1;
+    streams[i]->from = -1;
   }
   return any;
 }
@@ -178,7 +178,7 @@ static bool is_explained(const tool_launched *l) { return l->code == 4 && l->err
 /* SIGHUP is the signal by which mpirun ends its job that is left to it. */
 static void next_stage(tool_launched *l) {
   if (l->stage == TOOL_RUNS) {
-    bool is_known = l->n_silent || is_explained(l) || is_over(l) || is_nobody_left(l);
+    bool is_known = l->abandoned || l->n_silent || is_explained(l) || is_over(l) || is_nobody_left(l);
     l->stage = TOOL_ABORTED;
     l->end_by_s = tool_now_s() + (is_known ? TOOL_NAMED_ABORT_MS * 1e-3 : TOOL_ABORT_S);
     kill(l->mpirun, SIGHUP);
@@ -190,16 +190,16 @@ static void next_stage(tool_launched *l) {
   }
 }
 
-/* All save and end then, as when they are interrupted, and launch.c starts them again with whoever joins. Nobody joins
- * before they have trained for as long as their start took: where hosts come and go, they would do nothing but start. */
+/* All are at it, and nothing is to end. */
+static bool is_steady(const tool_launched *l) {
+  return l->joined && l->stage == TOOL_RUNS && l->end_by_s == 0 && !l->ranks[0].gone && !tool_signal();
+}
+
+/* Nobody joins before they have trained for as long as their start took: where hosts come and go, they would do nothing but
+ * start. */
 static void look_for_joiners(tool_launched *l) {
-  bool steady = l->joined && l->stage == TOOL_RUNS && l->end_by_s == 0 && !l->ranks[0].gone && !tool_signal() &&
-                tool_now_s() - l->joined_s > l->joined_s - l->begin_s;
-  if (!l->joins || !steady || !tool_join_look(l->joins)) return;
-  l->joining = true;
-  l->asked_s = tool_now_s();
-  kill(l->mpirun, SIGUSR1);
-  set_end(l, l->grace_s + TOOL_GRACE_MARGIN_S, TOOL_BY_REQUEST);
+  bool may = l->joins && !l->next && is_steady(l) && tool_now_s() - l->joined_s > l->joined_s - l->begin_s;
+  if (may && tool_join_look(l->joins)) tool_prepare_begin(l);
 }
 
 static void oversee_mpirun(tool_launched *l) {
@@ -218,88 +218,13 @@ static void oversee_mpirun(tool_launched *l) {
   if (l->end_by_s > 0 && tool_now_s() > l->end_by_s) next_stage(l);
 }
 
-/* ---- what mpirun leaves behind ---- */
-
-static bool read_proc_file(pid_t pid, const char *name, char *text, size_t size, size_t *n_out) {
-  char path[64];
-  snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
-  FILE *file = fopen(path, "r");
-  *n_out = file ? fread(text, 1, size - 1, file) : 0;
-  text[*n_out] = 0;
-  if (file) fclose(file);
-  return *n_out > 0;
+/* Whoever looks for orphans may have taken how it ended. */
+static bool has_gone(const tool_launched *l, int *state_out) {
+  pid_t pid = waitpid(l->mpirun, state_out, WNOHANG);
+  return pid == l->mpirun || (pid < 0 && errno == ECHILD);
 }
 
-static pid_t parent_of(pid_t pid) {
-  char text[512];
-  size_t n;
-  int parent = -1;
-  if (!read_proc_file(pid, "stat", text, sizeof text, &n)) return -1;
-  const char *behind = strrchr(text, ')'); /* the name may hold anything */
-  return behind && sscanf(behind, ") %*c %d", &parent) == 1 ? parent : -1;
-}
-
-/* Not any more, of one that is about to end; its files may still be held, by another thread or by what closes them. */
-static bool has_memory(pid_t pid) {
-  char text[128];
-  size_t n;
-  return !read_proc_file(pid, "statm", text, sizeof text, &n) || strtol(text, NULL, 10) > 0;
-}
-
-/* Whoever started this process may have left it children of another kind. */
-static bool is_launched(pid_t pid) {
-  static char text[1 << 17];
-  size_t n;
-  if (!read_proc_file(pid, "environ", text, sizeof text, &n)) return !has_memory(pid);
-  for (const char *at = text; at < text + n; at += strlen(at) + 1)
-    if (!strncmp(at, TOOL_LAUNCHED "=", sizeof TOOL_LAUNCHED)) return true;
-  return false;
-}
-
-/* A child of this process that came with mpirun: a local rank, ssh; 0: there is none. With a signal: sends it to all. */
-static pid_t orphan(int signal_number) {
-  pid_t one = 0;
-  while (waitpid(-1, NULL, WNOHANG) > 0) continue;
-  DIR *folder = opendir("/proc");
-  for (struct dirent *entry; folder && (entry = readdir(folder));) {
-    pid_t pid = isdigit((unsigned char)entry->d_name[0]) ? atoi(entry->d_name) : 0;
-    if (pid <= 0 || parent_of(pid) != getpid() || !is_launched(pid)) continue;
-    one = pid;
-    if (signal_number) kill(pid, signal_number);
-  }
-  if (folder) closedir(folder);
-  return one;
-}
-
-static void pause_a_little(void) { nanosleep(&(struct timespec){0, LOOK_MS * 1000000l}, NULL); }
-
-/* Ranks whose mpirun was killed may still be saving: they have been asked to end by the system (hooks.c). */
-static void await_savers(const tool_launched *l, int signal_number) {
-  double end = tool_now_s() + l->grace_s + TOOL_GRACE_MARGIN_S;
-  bool said = false;
-  while (orphan(0) && tool_now_s() < end && tool_signal_requests() < 2) {
-    if (!said)
-      tool_say("warning: mpirun was lost: killed by signal %d (%s): waiting for its ranks to save and end",
-               signal_number, strsignal(signal_number));
-    said = true;
-    pause_a_little();
-  }
-}
-
-/* A killed process in a call of the system that nothing interrupts, as where a disk does not answer, ends with that; until then
- * it holds the run's folder. */
-static void kill_orphans(tool_launched *l) {
-  double begin = tool_now_s(), limit = l->grace_s > TOOL_ABORT_S ? l->grace_s : TOOL_ABORT_S;
-  int n_requests = tool_signal_requests();
-  bool said = false;
-  for (; (l->unended = orphan(SIGKILL)) && tool_now_s() - begin < limit; pause_a_little()) {
-    if (tool_signal_requests() > n_requests) break;
-    if (said || tool_now_s() - begin < TOOL_AT_ONCE_S) continue;
-    tool_say("process %d was killed and does not end: it is in a call of the system, and waited for up to %.0f s",
-             (int)l->unended, limit);
-    said = true;
-  }
-}
+/* ---- the end ---- */
 
 /* Whoever goes on there must know it. */
 static ronde_status tell_unended(const tool_launched *l, ronde_status status) {
@@ -310,8 +235,6 @@ static ronde_status tell_unended(const tool_launched *l, ronde_status status) {
   tool_say(what, (int)l->unended, held);
   return status;
 }
-
-/* ---- the end ---- */
 
 static void append_words(char *text, size_t size, const char *what, const char *more) {
   size_t used = strlen(text);
@@ -438,6 +361,7 @@ static ronde_status conclude_loss(const tool_launched *l, int mpirun_state, bool
 static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
   char missing[512];
   bool all_ended = l->n_ended == l->n_ranks;
+  if (l->next && !l->next->waits) return RONDE_E_CANCELLED;
   if (l->joining && (all_ended || is_over(l)) && l->code == 128 + SIGINT && !tool_signal()) return RONDE_E_CANCELLED;
   tool_say_unsaid(l);
   tell_said(l);
@@ -470,19 +394,55 @@ static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
   return tool_fail(RONDE_E_LOST, "did not finish: %s", name_missing(l, NULL, missing));
 }
 
-ronde_status tool_watch(tool_launched *l) {
+/* All that are there have saved their state and said so; nothing of theirs is in the way of those that follow. */
+static bool have_saved(const tool_launched *l) {
+  return l->joining && (l->n_ended == l->n_ranks || are_all_over(l)) && l->code == 128 + SIGINT && !tool_signal();
+}
+
+/* What the prepared start has come to. Once it is ready all save and end, as when they are interrupted, and it begins, while
+ * mpirun of the one before takes down what there is. */
+static void look_at_next(tool_launched *l) {
+  int state;
+  oversee_mpirun(l->next);
+  if (!l->next->waits) return;
+  if (has_gone(l->next, &state)) {
+    while (take_some(l->next)) continue;
+    tool_orphans_kill(l->next);
+    tool_prepare_fail(l);
+  } else if (l->next->ready && !l->joining && is_steady(l)) {
+    l->joining = true;
+    l->asked_s = tool_now_s();
+    kill(l->mpirun, SIGUSR1);
+    set_end(l, l->grace_s + TOOL_GRACE_MARGIN_S, TOOL_BY_REQUEST);
+  } else if (have_saved(l)) {
+    tool_prepare_let_begin(l);
+  }
+}
+
+/* Until mpirun and all that it has started here are gone; how mpirun ended. */
+static int see_out(tool_launched *l) {
   int state = 0;
   bool gone = false, any;
-  l->begin_s = tool_now_s();
   do {
     any = take_some(l);
     if (!gone) oversee_mpirun(l);
-    if (!gone) gone = waitpid(l->mpirun, &state, WNOHANG) == l->mpirun;
+    if (!gone) gone = has_gone(l, &state);
+    if (l->next) look_at_next(l);
   } while (!gone || any);
   tool_silent_end(l);
-  for (int i = 0; i < 2; i++)
-    if (l->streams[i].from >= 0) close(l->streams[i].from);
-  if (l->stage == TOOL_RUNS && WIFSIGNALED(state)) await_savers(l, WTERMSIG(state));
-  kill_orphans(l);
+  if (l->stage == TOOL_RUNS && WIFSIGNALED(state)) tool_orphans_await(l, WTERMSIG(state));
+  tool_orphans_kill(l);
+  return state;
+}
+
+ronde_status tool_watch(tool_launched *l) {
+  int state = see_out(l);
   return tell_unended(l, conclude_launch(l, state));
+}
+
+void tool_watch_abandon(tool_launched *l) {
+  l->end_by_s = 0;
+  l->abandoned = true;
+  set_end(l, 0, TOOL_BY_REQUEST);
+  see_out(l);
 }

@@ -658,7 +658,11 @@ typedef struct ronde_hooks {
   void (*stuck)(void *user);
   const char
       *restarts; /* train: what becomes `restarts` in run.json, a JSON array, told by who has restarted the run */
-  void *user;    /* passed to the callbacks above; a source has its own */
+  /* train with ranks that are processes, once, from the thread of rank 0, when all have joined and before --out is looked into:
+   * until it returns another run may write there. restarts_out: what `restarts` is to be, valid until the job returns. Any
+   * status but RONDE_OK ends the job with it. All ranks have it, or none. */
+  ronde_status (*await)(void *user, const char **restarts_out);
+  void *user; /* passed to the callbacks above; a source has its own */
 } ronde_hooks;
 
 /* A job blocks until all its ranks have ended, and writes the files that its options name (--out, --save). hooks may be

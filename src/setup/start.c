@@ -1,6 +1,7 @@
 /* Where a training starts: anew, or from a checkpoint. Where ranks are processes, each perhaps with a disk of its own,
  * rank 0 alone looks for one, and the others follow: what the file says of itself travels at once, the state when all
- * have a network for it. So no other rank needs a file, nor can it go on from another place. */
+ * have a network for it. So no other rank needs a file, nor can it go on from another place. Before it looks, rank 0 waits
+ * until the run has ended that goes on in this one, if there is such a run (hooks.await). */
 #include "setup/setup.h"
 
 #include <limits.h>
@@ -28,7 +29,9 @@ static void set_path(char to[PATH_MAX], const char *from) { snprintf(to, PATH_MA
 
 /* Rank 0's part. */
 static void start_tell(ronde__job *job, finding *f) {
-  f->status = ronde__resume_find(job->config, &job->resume);
+  ronde_hooks *hooks = &job->hooks;
+  f->status = hooks->await ? hooks->await(hooks->user, &hooks->restarts) : RONDE_OK;
+  if (f->status == RONDE_OK) f->status = ronde__resume_find(job->config, &job->resume);
   set_path(f->out, job->options->out);
   if (!job->resume) return;
   f->header_bytes = job->resume->file->header_bytes;
@@ -76,5 +79,6 @@ ronde_status ronde__find_start(ronde__job *job) {
   RONDE__ALLOC(f, sizeof *f, "checkpoint");
   ronde_status status = find_together(job, f);
   ronde__free(f);
-  return status;
+  /* Whoever was awaited had memory too. */
+  return status == RONDE_OK && job->hooks.await ? ronde__find_rooms(job) : status;
 }

@@ -31,8 +31,9 @@ int run_on_hosts(const char *prepare, const char *options) {
   char command[10000];
   snprintf(command, sizeof command,
            "%s && OMPI_MCA_plm_rsh_agent=\"$AWAY %s agent\" OMPI_MCA_plm_rsh_no_tree_spawn=1 timeout 250 " RONDE
-           " train " SMALL " %s --iface 10.91.7.0/24 %s",
-           prepare, script, strstr(options, "--host") ? "" : "--hosts ronde1,ronde2,ronde3", options);
+           " train --model lenet5 %s --batch 50 --threads 1 %s %s --iface 10.91.7.0/24 %s",
+           prepare, script, strstr(options, "--data") ? "" : SMALL_DATA, strstr(options, "--verbose") ? "" : "--quiet",
+           strstr(options, "--host") ? "" : "--hosts ronde1,ronde2,ronde3", options);
   setenv("COMMAND", command, 1);
   return run("%s with 3 -- 'eval \"$COMMAND\"'", script);
 }
