@@ -97,6 +97,16 @@ static void a_loss_while_a_host_is_about_to_join(void **state) {
   assert_null(strstr(said, "does not join"));
 }
 
+/* The start that is prepared for a loss cannot begin on a host, and the one that is made behind it can. */
+static void a_prepared_restart_that_fails_is_made_anew(void **state) {
+  need_mpi();
+  check_run(0,
+            run_with_a_joiner(JOINS_AFTER("echo >>times; [ $(wc -l <times) != 2 ] || exit 9"), "true",
+                              "--epochs 40 --on-loss restart --sentinel 100 --drill kill:1@100,slow:0:5 --out anew"));
+  check_restart("anew", "", 3);
+  check_run(0, run("test $(wc -l <times) = 3 && test $(wc -l <anew/steps.jsonl) = 480"));
+}
+
 static void ctrl_c_while_a_host_is_about_to_join(void **state) {
   need_mpi();
   check_run(130,
@@ -257,6 +267,7 @@ int main(void) {
       cmocka_unit_test(a_start_that_fails_keeps_nobody_from_training),
       cmocka_unit_test(a_host_without_the_data_is_left_out_again),
       cmocka_unit_test(a_loss_while_a_host_is_about_to_join),
+      cmocka_unit_test(a_prepared_restart_that_fails_is_made_anew),
       cmocka_unit_test(ctrl_c_while_a_host_is_about_to_join),
       cmocka_unit_test(a_lost_worker_comes_back),
       cmocka_unit_test(the_others_outlive_a_lost_host),

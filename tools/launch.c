@@ -314,17 +314,24 @@ static ronde_status begin_again(tool_launched *before, int n_ranks, tool_launche
   return status;
 }
 
-/* The start that follows one that has ended: with hosts that join, or after a loss. NULL: none does. */
-static ronde_status follow(tool_launched *l, ronde_status ended, tool_launched **next_out) {
-  bool joining = ended == RONDE_E_CANCELLED && l->joining && !l->unended;
+ronde_status tool_launch_follow(tool_launched *l, ronde_status ended) {
+  bool joining = ended == RONDE_E_CANCELLED && l->joining && !l->unended, joins = l->next && *l->next->joiners;
   int n_ranks = l->n_ranks;
-  if (joining && l->next && l->next->waits) tool_prepare_let_begin(l);
-  if ((*next_out = tool_prepare_take(l))) return RONDE_OK;
-  tool_prepare_end(l);
+  if (joining && l->next) {
+    tool_restart_join(l, l->next);
+    tool_prepare_let_begin(l);
+    return RONDE_OK;
+  }
+  if (joins) tool_prepare_end(l);
   if (joining) tool_restart_stay(l);
   bool again = joining || tool_restart_without_joiners(l, ended, &n_ranks) ||
                (ended == RONDE_E_LOST && tool_restart_prepare(l, &n_ranks));
-  return again ? begin_again(l, n_ranks, next_out) : ended;
+  if (again && tool_prepare_fits(l, n_ranks)) {
+    tool_prepare_let_begin(l);
+    return RONDE_OK;
+  }
+  tool_prepare_end(l);
+  return again ? begin_again(l, n_ranks, &l->next) : ended;
 }
 
 /* Until it has ended otherwise than by a loss, or is not to be started again. Frees it. */
@@ -334,11 +341,11 @@ static ronde_status launch_all(tool_launched *l) {
   if (status == RONDE_OK) status = tool_launch_begin(l, words);
   tool_rank_words_free(words);
   while (status == RONDE_OK) {
-    tool_launched *next = NULL;
     if (l->joins) tool_join_follow(l->joins, &l->hosts, l->goes_on ? l->ranks : NULL, l->n_ranks);
     status = tool_watch(l);
-    status = follow(l, status, &next);
+    tool_launched *next = l->next;
     if (!next) break;
+    next->joins = l->joins;
     tool_launch_end(l);
     l = next;
   }

@@ -77,11 +77,12 @@ typedef struct tool_launched {
   tool_session session;
   const char *out;            /* the run's folder, or NULL */
   tool_joins *joins;          /* NULL: nobody may join */
-  struct tool_launched *next; /* the one that is prepared while the run is under way, for hosts that join, or NULL */
-  bool joining;               /* that one is ready, and the ranks have been asked to save and end */
+  struct tool_launched *next; /* the start that is prepared while this one is under way, or has begun; or NULL */
+  bool joining;               /* hosts join by it, and the ranks have been asked to save and end for it */
+  bool prepared;              /* such a one has been, for a loss */
   bool waits, ready;          /* this is such a one: it has not been let begin; its ranks wait for that, */
   int begin;                  /* and rank 0 is told by what is written here (TOOL_PREPARED); else -1 */
-  char joiners[512];          /* the hosts that join by it */
+  char joiners[512];          /* the hosts that join by it; "": none does */
   /* Owned: what ranks say while they save for others, or wait, in the order in which it came; each line begins with where it
    * was to go. */
   char *unsaid;
@@ -113,8 +114,10 @@ typedef struct tool_launched {
   double asked_s;           /* when the first request came */
   double looked_s;          /* when the ranks of this host were looked for */
   int n_passed_on;          /* requests that the ranks have been told of */
-  bool abandoned;           /* nobody waits for its end */
-  pid_t unended;            /* a process of this host that was killed and is still there, or 0 */
+  bool abandoned;           /* nobody waits for its end, */
+  bool concluded;           /* or it has been told how it ended: */
+  ronde_status status;
+  pid_t unended; /* a process of this host that was killed and is still there, or 0 */
 } tool_launched;
 
 /* Takes what there is of a stream of mpirun's; false at its end. What cannot be believed is refused, and said once. */
@@ -138,11 +141,14 @@ void tool_note_silent(tool_launched *launched, int daemon);
 tool_launched *tool_launch_fresh(const tool_launched *of);
 /* Starts mpirun on `hosts` with n_ranks, and words as the command of the ranks. */
 ronde_status tool_launch_begin(tool_launched *launched, char **words);
+/* Once it has ended so: `next` is the start that follows, with hosts that join, or after a loss, and has begun; or NULL: none
+ * does, and how the run ended. */
+ronde_status tool_launch_follow(tool_launched *launched, ronde_status ended);
 /* When all that it has started is gone: frees it. */
 void tool_launch_end(tool_launched *launched);
 
-/* Until mpirun and all that it has started here are gone; tells how it ended: RONDE_E_CANCELLED with `joining`: its state is
- * saved for somebody who joins. */
+/* Until mpirun and all that it has started here are gone, and the start that follows, if one does, has begun. How it ended:
+ * RONDE_OK, too, where one follows. */
 ronde_status tool_watch(tool_launched *launched);
 /* Ends it, whatever it does, and says nothing of it. */
 void tool_watch_abandon(tool_launched *launched);
@@ -154,15 +160,17 @@ void tool_orphans_await(const tool_launched *launched, int signal_number);
  * call; until then it holds the run's folder: it is waited for, and `unended` if that takes too long. */
 void tool_orphans_kill(tool_launched *launched);
 
-/* With hosts that would join, prepares the next start of a run that is under way. What keeps it from that is said. */
-void tool_prepare_begin(tool_launched *launched);
-/* The prepared start has ended by itself: says why, and frees it. */
+/* Prepares the next start of a run that is under way, with the hosts that would join. What keeps it from that is said. */
+void tool_prepare_joining(tool_launched *launched);
+/* The same for a loss, on the hosts that are known to be left: if that turns out to be what follows. */
+void tool_prepare_restart(tool_launched *launched);
+/* The prepared start has ended by itself: frees it, and says why somebody does not join. */
 void tool_prepare_fail(tool_launched *launched);
-/* The run has saved its state for it: lets it begin, which is said and noted. */
+/* Whether it is on the hosts that the run has now, with so many ranks. */
+bool tool_prepare_fits(const tool_launched *launched, int n_ranks);
+/* The run has saved its state for it: lets it begin. */
 void tool_prepare_let_begin(tool_launched *launched);
-/* The start that has been let begin, which is the caller's then; NULL: there is none. */
-tool_launched *tool_prepare_take(tool_launched *launched);
-/* The run has ended otherwise, if one is still prepared: ends that too. */
+/* The run has ended otherwise: ends it too, if there is one. */
 void tool_prepare_end(tool_launched *launched);
 
 /* Writes a mark on stderr, with the key of the environment; false: there is none. */

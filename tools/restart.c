@@ -35,8 +35,9 @@ ronde_status tool_restart_check(const tool_call *call) {
 
 /* ---- who is left ---- */
 
-static bool is_away(const tool_launched *l, const int *host_of, int host) {
+static bool is_away(const tool_launched *l, const int *host_of, const tool_hosts *hosts, int host) {
   bool away = false;
+  (void)hosts;
   for (int r = 0; r < l->n_ranks; r++) away |= host_of[r] == host && l->ranks[r].away;
   return away;
 }
@@ -45,7 +46,7 @@ static bool is_away(const tool_launched *l, const int *host_of, int host) {
  * of another; the others went on without a rank whose end that has not reported; or none of its ranks has come to an end, and
  * nobody has seen that host speak for a process that has gone. */
 static bool is_host_lost(const tool_launched *l, const int *host_of, const tool_hosts *hosts, int host) {
-  bool any = false, all = true, away = is_away(l, host_of, host);
+  bool any = false, all = true, away = is_away(l, host_of, hosts, host);
   if (*l->failed_host) return !strcmp(l->failed_host, hosts->at[host].name);
   if (away || l->n_silent) return away;
   for (int r = 0; r < l->n_ranks; r++) {
@@ -65,12 +66,13 @@ static void append_name(char *text, size_t size, const char *name) {
 }
 
 /* Takes lost hosts out; the number of ranks that were on the others. Hosts that had no rank stay. */
-static int leave_out(const tool_launched *l, tool_hosts *hosts, char lost[512], char left[512]) {
+typedef bool lost_fn(const tool_launched *l, const int *host_of, const tool_hosts *hosts, int host);
+static int leave_out(const tool_launched *l, lost_fn *is_lost, tool_hosts *hosts, char lost[512], char left[512]) {
   int *counts = calloc((size_t)hosts->n, sizeof *counts), *host_of = calloc((size_t)l->n_ranks, sizeof *host_of);
   int n_ranks = 0, n_left = 0, slots = 0;
   bool known = counts && host_of && tool_hosts_place(hosts, l->n_ranks, counts, host_of);
   for (int i = 0; i < hosts->n; i++) {
-    bool gone = known && is_host_lost(l, host_of, hosts, i);
+    bool gone = known && is_lost(l, host_of, hosts, i);
     append_name(gone ? lost : left, 512, hosts->at[i].name);
     if (gone) continue;
     n_ranks += known ? counts[i] : 0;
@@ -81,6 +83,13 @@ static int leave_out(const tool_launched *l, tool_hosts *hosts, char lost[512], 
   if (hosts->slots) hosts->slots = slots;
   free(counts), free(host_of);
   return known ? n_ranks : l->n_ranks;
+}
+
+int tool_restart_guess(const tool_launched *l, tool_hosts *hosts) {
+  char lost[512] = "", left[512] = "";
+  bool open = l->noted->n < (int)strtol(value_of(l->call, "max-restarts"), NULL, 10);
+  int n = hosts->n ? leave_out(l, is_away, hosts, lost, left) : l->n_ranks;
+  return open && n > ronde_config_server_ranks(l->call->config) ? n : 0;
 }
 
 /* With --elastic those that are away may come back. How many ranks there are to be then, and the hosts' names in left. */
@@ -150,7 +159,7 @@ bool tool_restart_prepare(tool_launched *l, int *n_ranks) {
     tool_fail(RONDE_E_LOST, "not restarted: --max-restarts %d is reached (%s)", most, cause_of(l));
     return false;
   }
-  int n = l->hosts.n ? leave_out(l, &l->hosts, lost, left) : l->n_ranks;
+  int n = l->hosts.n ? leave_out(l, is_host_lost, &l->hosts, lost, left) : l->n_ranks;
   bool waits = n <= n_servers && l->joins;
   if (waits) n = wait_for_hosts(l, &l->hosts, n_servers, lost, left);
   if (n <= n_servers) {

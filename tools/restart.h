@@ -18,6 +18,9 @@ ronde_status tool_restart_check(const tool_call *call);
 /* After a loss: whether the run is to be started again; then its hosts are those that are left, n_ranks as many ranks as there
  * were on them, and the restart is said and noted. Else why not is said, if it was wanted. */
 bool tool_restart_prepare(tool_launched *launched, int *n_ranks);
+/* When a loss has just become known: takes hosts that are lost out of these, the run's; the number of ranks of the restart that is
+ * likely, 0: there will be none. */
+int tool_restart_guess(const tool_launched *launched, tool_hosts *hosts);
 /* After a run that has ended because hosts join it: says and notes it; */
 void tool_restart_join(const tool_launched *launched, const tool_launched *next);
 /* With hosts that have joined, whether it ended with an error before a step was made: then they are taken out, and who was there

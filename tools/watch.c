@@ -199,7 +199,7 @@ static bool is_steady(const tool_launched *l) {
  * start. */
 static void look_for_joiners(tool_launched *l) {
   bool may = l->joins && !l->next && is_steady(l) && tool_now_s() - l->joined_s > l->joined_s - l->begin_s;
-  if (may && tool_join_look(l->joins)) tool_prepare_begin(l);
+  if (may && tool_join_look(l->joins)) tool_prepare_joining(l);
 }
 
 static void oversee_mpirun(tool_launched *l) {
@@ -361,7 +361,6 @@ static ronde_status conclude_loss(const tool_launched *l, int mpirun_state, bool
 static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
   char missing[512];
   bool all_ended = l->n_ended == l->n_ranks;
-  if (l->next && !l->next->waits) return RONDE_E_CANCELLED;
   if (l->joining && (all_ended || is_over(l)) && l->code == 128 + SIGINT && !tool_signal()) return RONDE_E_CANCELLED;
   tool_say_unsaid(l);
   tell_said(l);
@@ -394,13 +393,19 @@ static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
   return tool_fail(RONDE_E_LOST, "did not finish: %s", name_missing(l, NULL, missing));
 }
 
-/* All that are there have saved their state and said so; nothing of theirs is in the way of those that follow. */
+/* All that are there have saved their state and said so: nothing of theirs is in the way of those that follow. */
 static bool have_saved(const tool_launched *l) {
   return l->joining && (l->n_ended == l->n_ranks || are_all_over(l)) && l->code == 128 + SIGINT && !tool_signal();
 }
 
-/* What the prepared start has come to. Once it is ready all save and end, as when they are interrupted, and it begins, while
- * mpirun of the one before takes down what there is. */
+/* The same behind a loss that the others have named. Rank 0, if it is lost, has gone for certain: it holds --out. */
+static bool is_settled(const tool_launched *l) {
+  const tool_rank *first = &l->ranks[0];
+  bool is_free = first->ended || (first->gone && first->reported) || first->away;
+  return l->restarts && l->stage == TOOL_RUNS && is_free && is_explained(l) && !tool_signal();
+}
+
+/* What the prepared start has come to. Where hosts join by it, all save and end once it is ready, as when they are interrupted. */
 static void look_at_next(tool_launched *l) {
   int state;
   oversee_mpirun(l->next);
@@ -409,17 +414,30 @@ static void look_at_next(tool_launched *l) {
     while (take_some(l->next)) continue;
     tool_orphans_kill(l->next);
     tool_prepare_fail(l);
-  } else if (l->next->ready && !l->joining && is_steady(l)) {
+  } else if (*l->next->joiners && l->next->ready && !l->joining && is_steady(l)) {
     l->joining = true;
     l->asked_s = tool_now_s();
     kill(l->mpirun, SIGUSR1);
     set_end(l, l->grace_s + TOOL_GRACE_MARGIN_S, TOOL_BY_REQUEST);
-  } else if (have_saved(l)) {
-    tool_prepare_let_begin(l);
   }
 }
 
-/* Until mpirun and all that it has started here are gone; how mpirun ended. */
+/* A rank was killed, or a host's daemon is lost: what is to follow is prepared while the others notice, and save. */
+static void look_for_loss(tool_launched *l) {
+  bool follows = l->restarts && !l->next && !l->prepared && l->trained && l->stage == TOOL_RUNS && !l->joining;
+  bool lost = *l->lost_daemon || (l->killed_signal && !l->ranks[l->killed_rank].ended);
+  if (!follows || !lost || (l->goes_on && !l->ranks[0].gone && !l->ranks[0].away) || tool_signal()) return;
+  l->prepared = true;
+  tool_prepare_restart(l);
+}
+
+static void conclude(tool_launched *l, int mpirun_state) {
+  l->concluded = true;
+  l->status = tool_launch_follow(l, tell_unended(l, conclude_launch(l, mpirun_state)));
+}
+
+/* Until mpirun and all that it has started here are gone; how mpirun ended. A start that follows begins as soon as the ranks are
+ * not in its way, while mpirun still takes down what there is. */
 static int see_out(tool_launched *l) {
   int state = 0;
   bool gone = false, any;
@@ -428,6 +446,9 @@ static int see_out(tool_launched *l) {
     if (!gone) oversee_mpirun(l);
     if (!gone) gone = has_gone(l, &state);
     if (l->next) look_at_next(l);
+    if (l->abandoned || l->concluded) continue;
+    look_for_loss(l);
+    if (have_saved(l) || is_settled(l)) conclude(l, state);
   } while (!gone || any);
   tool_silent_end(l);
   if (l->stage == TOOL_RUNS && WIFSIGNALED(state)) tool_orphans_await(l, WTERMSIG(state));
@@ -437,7 +458,8 @@ static int see_out(tool_launched *l) {
 
 ronde_status tool_watch(tool_launched *l) {
   int state = see_out(l);
-  return tell_unended(l, conclude_launch(l, state));
+  if (!l->concluded) conclude(l, state);
+  return l->status;
 }
 
 void tool_watch_abandon(tool_launched *l) {

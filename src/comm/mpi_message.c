@@ -4,6 +4,8 @@
 
 #include "comm/mpi_message.h"
 
+#include "base/limits.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -285,7 +287,7 @@ void ronde__mpi_messages_free(ronde__mpi_endpoint *self) {
 }
 
 /* A receive that no message has met is taken back; what a peer takes part in is waited for, shortly: MPI cannot take it
- * back. Past that the peer is dead and the process about to end; or this rank goes on, and sees to it that all is over
+ * back. Past that the peer is dead or has left and the process about to end; or this rank goes on, and sees to it that all is over
  * before the memory is used again. */
 void ronde__mpi_message_withdraw(ronde__mpi_endpoint *self, ronde__mpi_message *m, uint64_t end_ns) {
   if (m->is_near) ronde__host_cancel(self->hosts.near, &m->near);
@@ -297,8 +299,12 @@ void ronde__mpi_message_withdraw(ronde__mpi_endpoint *self, ronde__mpi_message *
   for (int i = 0; i < RONDE__MPI_WINDOW && !m->is_send; i++)
     if (m->chunks[i] != MPI_REQUEST_NULL) RONDE__IN_MPI(MPI_Cancel(&m->chunks[i]));
   int done = 0, error;
+  bool was_over = false;
   do {
     RONDE__IN_MPI(error = MPI_Testall(RONDE__MPI_WINDOW, m->chunks, &done, MPI_STATUSES_IGNORE));
+    bool over = atomic_load(&self->aborted) || atomic_load(&self->left_ns[m->peer]);
+    if (over && !was_over) end_ns = ronde__min(end_ns, ronde__now_ns() + RONDE__HALT_NS);
+    was_over |= over;
   } while (error == MPI_SUCCESS && !done && ronde__now_ns() < end_ns);
   pthread_mutex_lock(&self->lock);
   bool is_late = !m->is_send && !done && error == MPI_SUCCESS;
