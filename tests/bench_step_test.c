@@ -32,7 +32,7 @@ static void make_peer(const char *change) {
   assert_non_null(file);
   fprintf(file,
           "for word; do case $word in --file=*) ;;"
-          " --channels-last) echo '{\"absent\": \"only one plays\"}'; exit;;"
+          " --channels-last|--bf16) echo '{\"absent\": \"only one plays\"}'; exit;;"
           " *) set -- \"$@\" \"$word\";; esac; shift; done\n"
           "exec " RONDE_BINARY_DIR "/ronde bench step --serve \"$@\" | sed -u '%s'\n",
           change);
@@ -125,6 +125,29 @@ static void peer_of_the_same_work_is_ranked(void **unused) {
   assert_true(json_equal(json_object_get(kept, "cases"), json_object_get(bench, "cases")));
   json_decref(kept);
   json_decref(bench);
+}
+
+/* A peer in f32 beside a Ronde in bfloat16 is compared with a Ronde in f32. */
+static void each_is_compared_in_its_own_format(void **unused) {
+  char options[256], text[4096];
+  make_peer("s/ronde/other/");
+  snprintf(options, sizeof options, "step " SMALL "--json --dtype bf16 --lr 0.01 --peers pytorch --peers-dir %s",
+           folder);
+  json_t *bench = bench_of(options, 0), *losses = json_object_get(bench, "f32_losses");
+  assert_true(json_is_true(json_object_get(bench, "ranked")));
+  int bf16 = !strcmp(json_string_value(field(bench, 0, "dtype")), "bf16");
+  if (bf16) {
+    assert_true(json_equal(json_array_get(losses, 0), field(bench, 1, "first_loss")));
+    assert_true(json_equal(json_array_get(losses, 1), field(bench, 1, "second_loss")));
+    assert_false(json_equal(field(bench, 0, "second_loss"), field(bench, 1, "second_loss")));
+  } else {
+    assert_null(losses);
+  }
+  json_decref(bench);
+  make_peer("3s/\"loss\": 2/\"loss\": 1/");
+  snprintf(options, sizeof options, "step " SMALL "--dtype bf16 --peers pytorch --peers-dir %s", folder);
+  assert_int_equal(run(options, "2>&1 >/dev/null", text, sizeof text), 7);
+  assert_non_null(strstr(text, bf16 ? "with ronde in f32, 1." : "with ronde, 1."));
 }
 
 static void tables_are_for_people(void **unused) {
@@ -232,6 +255,7 @@ int main(void) {
       cmocka_unit_test(networks_that_speak),
       cmocka_unit_test(the_rate_is_the_caller_s),
       cmocka_unit_test(peer_of_the_same_work_is_ranked),
+      cmocka_unit_test(each_is_compared_in_its_own_format),
       cmocka_unit_test(tables_are_for_people),
       cmocka_unit_test(other_work_is_refused),
       cmocka_unit_test(what_cannot_be_measured_is_refused),

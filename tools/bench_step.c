@@ -33,6 +33,7 @@ _Static_assert(N_VARIANTS + 1 <= TOOL_MAX_SYSTEMS, "each variant is a system, be
 typedef struct bench {
   const tool_call *call;
   tool_system systems[TOOL_MAX_SYSTEMS];
+  tool_system in_f32; /* the losses of Ronde's own work in f32, where it is measured in bfloat16; else without a name */
   int n, rounds;
   ronde_measurement *record;
   char file[4200]; /* weights and the batch, for the peers; "": none yet */
@@ -90,14 +91,13 @@ static void add_work_options(const bench *b, json_t *command, bool is_peer) {
   }
 }
 
-static void add_ronde(bench *b) {
-  tool_system *system = &b->systems[b->n++];
+static void set_ronde(const bench *b, const char *dtype, tool_system *system) {
   *system = (tool_system){.name = "ronde",
                           .command = json_pack("[s, s, s, s]", "/proc/self/exe", "bench", "step", "--serve")};
   add_work_options(b, system->command, false);
   json_array_append_new(system->command, json_sprintf("--threads=%s", step_option(b, "threads")));
   json_array_append_new(system->command, json_sprintf("--lr=%s", step_option(b, "lr")));
-  json_array_append_new(system->command, json_sprintf("--dtype=%s", step_option(b, "dtype")));
+  json_array_append_new(system->command, json_sprintf("--dtype=%s", dtype));
 }
 
 /* The threads of Ronde, resolved, are the peers'. */
@@ -175,16 +175,27 @@ static ronde_status save_work(bench *b) {
   return status;
 }
 
+static ronde_status make_in_f32(bench *b) {
+  tool_system made;
+  bool absent;
+  set_ronde(b, "f32", &made);
+  ronde_status status = tool_system_start(&made, &absent);
+  b->in_f32 = (tool_system){.name = "ronde in f32", .losses = {made.losses[0], made.losses[1]}};
+  tool_system_end(&made);
+  return status;
+}
+
 static ronde_status start_systems(bench *b) {
   const char *peers = step_option(b, "peers");
   bool absent;
-  add_ronde(b);
+  set_ronde(b, step_option(b, "dtype"), &b->systems[b->n++]);
   ronde_status status = tool_system_start(&b->systems[0], &absent);
   if (status || !*peers) return status;
   double lr = tool_number(b->systems[0].about, "lr");
   int threads = (int)tool_number(b->systems[0].about, "threads");
   bool bf16 = strcmp(tool_string(b->systems[0].about, "dtype"), "bf16") == 0;
-  status = save_work(b);
+  if (bf16) status = make_in_f32(b);
+  if (!status) status = save_work(b);
   for (int i = 0; i < N_VARIANTS && !status; i++)
     if (is_listed_peer(peers, variants[i].peer) && (bf16 || !variants[i].bf16))
       status = tool_signal() ? RONDE_E_CANCELLED : add_peer(b, i, lr, threads);
@@ -246,7 +257,7 @@ static ronde_status measure_systems(bench *b) {
   ronde_measurement_begin(b->record);
   ronde_status status = start_systems(b);
   if (!status) status = tool_bench_set(b->record, RONDE_WHOLE, "rounds", json_integer(b->rounds));
-  if (!status) status = tool_step_record(b->systems, b->n, b->record);
+  if (!status) status = tool_step_record(b->systems, b->n, *b->in_f32.name ? &b->in_f32 : NULL, b->record);
   bool is_same = !status && !ronde_measurement_difference(b->record);
   if (is_same) status = run_step_rounds(b);
   for (int i = 0; i < b->n; i++) tool_system_end(&b->systems[i]);

@@ -31,8 +31,9 @@ void tool_system_end(tool_system *system);
 
 /* bench_step_report.c. Each system is the case of its index. */
 
-/* Adds the systems, and notes where their work differs. */
-ronde_status tool_step_record(const tool_system *systems, int n, ronde_measurement *record);
+/* Adds the systems, and notes where their work differs: from Ronde's in their own format, in_f32 where Ronde is measured in
+ * bfloat16 beside systems in f32; else NULL. */
+ronde_status tool_step_record(const tool_system *systems, int n, const tool_system *in_f32, ronde_measurement *record);
 /* Adds what stands at the end of all rounds, and ranks. */
 ronde_status tool_step_rank(const tool_system *systems, int n, ronde_measurement *record);
 void tool_step_print(const json_t *bench);
