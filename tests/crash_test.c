@@ -1,7 +1,8 @@
 /* The built program, killed at random moments while it writes checkpoints as often as it can; a full disk; a folder
  * that cannot be written: what is there afterwards is whole, and the training goes on from it to the same end.
- * RONDE_KILLS=200 kills that many times instead of 20. */
+ * RONDE_KILLS=200 ends it that many times instead of some. */
 #include "lib/folder.h"
+#include "lib/suites.h"
 #include "train_testing.h"
 
 #include "state/checkpoint.h"
@@ -96,33 +97,60 @@ static int64_t changed_ns(const char *name) {
 
 #define TRAIN "train --model lenet5 --data synthetic:1x28x28:4:400 --batch 20 --optimizer adam --threads 1 --quiet "
 
-static void test_killed_at_any_moment(void **state) {
+/* Ends a training at some moment; its exit code, or minus the signal. */
+typedef int end_fn(pid_t child);
+
+static int end_by_kill(pid_t child) {
+  kill(child, SIGKILL);
+  return ended(child);
+}
+
+/* Behind the first one it may be saving. */
+static int end_by_second_signal(pid_t child) {
+  kill(child, SIGINT);
+  pause_ns(250000000); /* those closer together are one request */
+  kill(child, SIGINT);
+  return ended(child);
+}
+
+/* As a control group or a batch system does it: the launcher, mpirun, and the ranks. */
+static int end_all(pid_t child) {
+  char *command = ronde__format("exec pkill -TERM -f -- '--out %s/run'", folder);
+  assert_int_equal(system(command), 0);
+  free(command);
+  return ended(child);
+}
+
+/* One goes on where the one before it was ended, so that the moments lie all over the training; each is a random time after
+ * the folder has changed, which is when a file in it is begun, renamed or removed. The last goes on to the bits of a run that
+ * was never ended. */
+static void check_ended_at_any_moment(int n_ends, const char *options, end_fn *end, int code) {
   const char *wanted = getenv("RONDE_KILLS");
-  int n_kills = wanted ? atoi(wanted) : 20, n_resumed = 0;
+  int n_resumed = 0;
   uint32_t random = 4711;
-  for (int i = 0; i < n_kills; ++i) {
-    /* One goes on where the one before it was killed, so that the moments lie all over the training; each is a random
-     * time after the folder has changed, which is when a file in it is begun, renamed or removed. */
+  if (wanted) n_ends = atoi(wanted);
+  char form[512];
+  snprintf(form, sizeof form, TRAIN "--epochs 100000 --checkpoint-every 1 --resume auto %s --out %%s/run", options);
+  for (int i = 0; i < n_ends; ++i) {
     int64_t before = changed_ns("run/checkpoints");
-    pid_t child = start(TRAIN "--epochs 100000 --checkpoint-every 1 --resume auto --out %s/run", 0);
+    pid_t child = start(form, 0);
     for (int j = 0; j < 30000 && changed_ns("run/checkpoints") == before; ++j) pause_ns(1000000);
     /* Some way is made even where the host is so busy that no other child would make any. */
     int64_t newest = newest_step("run");
     for (int j = 0; j < 30000 && i % 5 == 4 && newest_step("run") == newest; ++j) pause_ns(1000000);
     random = random * 1664525u + 1013904223u;
     pause_ns((long)((uint64_t)random * 200000000u >> 32));
-    kill(child, SIGKILL);
-    assert_int_equal(ended(child), -SIGKILL);
+    assert_int_equal(end(child), code);
     n_resumed += check_whole("run") > 0;
   }
   int64_t step = check_whole("run");
-  print_message("killed %d times, at last after step %lld; a whole checkpoint after %d\n", n_kills, (long long)step,
+  print_message("ended %d times, at last after step %lld; a whole checkpoint after %d\n", n_ends, (long long)step,
                 n_resumed);
   assert_true(step > 1);
-  char form[512];
   const char *runs[] = {"run --resume auto", "straight"};
   for (int i = 0; i < 2; ++i) {
-    snprintf(form, sizeof form, TRAIN "--epochs 100000 --steps %lld --out %%s/%s", (long long)step + 20, runs[i]);
+    snprintf(form, sizeof form, TRAIN "--epochs 100000 --steps %lld %s --out %%s/%s", (long long)step + 20, options,
+             runs[i]);
     assert_int_equal(ended(start(form, 0)), 0);
   }
   json_t *a, *b;
@@ -136,6 +164,21 @@ static void test_killed_at_any_moment(void **state) {
   assert_true(real_at(a, "resumed_from.step") == (double)step);
   json_decref(a);
   json_decref(b);
+}
+
+static void test_killed_at_any_moment(void **state) { check_ended_at_any_moment(20, "", end_by_kill, -SIGKILL); }
+
+static void test_killed_at_a_slow_disk(void **state) {
+  check_ended_at_any_moment(7, "--drill slow-disk:5", end_by_kill, -SIGKILL);
+}
+
+static void test_the_second_signal_at_any_moment(void **state) {
+  check_ended_at_any_moment(7, "--drill slow-disk:5", end_by_second_signal, 130);
+}
+
+static void test_sigterm_to_all_processes_at_any_moment(void **state) {
+  need_mpi();
+  check_ended_at_any_moment(5, "--transport mpi --workers 2", end_all, 143);
 }
 
 /* Each process of two that write to one folder, as a command started twice by mistake. */
@@ -246,6 +289,9 @@ static void test_a_folder_that_cannot_be_written(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder_with_log, remove_folder)
   const struct CMUnitTest tests[] = {TEST(test_killed_at_any_moment),
+                                     TEST(test_killed_at_a_slow_disk),
+                                     TEST(test_the_second_signal_at_any_moment),
+                                     TEST(test_sigterm_to_all_processes_at_any_moment),
                                      TEST(test_the_last_one_at_sigterm),
                                      TEST(test_a_second_run_is_refused_and_the_first_names_it),
                                      TEST(test_a_file_above_the_limit),

@@ -3,6 +3,7 @@
 #define RONDE_MPI_TESTING_H
 
 #include "command_testing.h"
+#include "lib/suites.h"
 
 #include <jansson.h>
 #include <unistd.h>
@@ -18,9 +19,6 @@ static char folder[] = "/tmp/ronde-mpi-XXXXXX";
 
 static inline int make_folder(void **state) { return mkdtemp(folder) ? chdir(folder) : 1; }
 static inline int remove_folder(void **state) { return chdir("/") ? 1 : run("rm -r %s", folder); }
-
-/* Skips the test where processes cannot train; and in a build with the address sanitizer, nobody looks for leaks from then on. */
-void need_mpi(void);
 
 /* Trains (SMALL, but for --quiet with --verbose, and for other --data) on three hosts, ronde1 to ronde3, or those of --hosts or --hostfile in options, which are network namespaces, reached by a script in the
  * place of ssh. prepare: a command when

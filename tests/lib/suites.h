@@ -6,5 +6,7 @@
 extern const char *suite_argument;
 /* Why this build cannot train by processes here; NULL: it can. */
 const char *why_no_mpi(void);
+/* Skips the test where processes cannot train; and in a build with the address sanitizer, nobody looks for leaks from then on. */
+void need_mpi(void);
 
 #endif
