@@ -76,6 +76,12 @@ static void a_host_without_the_data_is_left_out_again(void **state) {
   assert_int_equal(json_array_size(restarts), 2);
   assert_string_equal(json_string_value(json_object_get(json_array_get(restarts, 0), "joined")), "ronde3");
   assert_string_equal(json_string_value(json_object_get(json_array_get(restarts, 1), "hosts_left_out")), "ronde3");
+  for (size_t i = 0; i < 2; i++) {
+    const json_t *one = json_array_get(restarts, i), *lost = json_object_get(one, "steps_lost");
+    assert_true(json_is_boolean(json_object_get(one, "trained")));
+    assert_true(json_is_true(json_object_get(one, "trained")) == (i == 0));
+    assert_true(json_is_integer(lost) && json_integer_value(lost) == 0);
+  }
   assert_string_equal(json_string_value(json_object_get(json, "status")), "completed");
   json_decref(json);
   check_run(0, run("test $(wc -l <bare/steps.jsonl) = 1600"));

@@ -140,9 +140,9 @@ static void note_start(const tool_launched *l, int n_ranks, const char *joined, 
   gmtime_r(&now, &utc);
   strftime(at, sizeof at, "%Y-%m-%dT%H:%M:%SZ", &utc);
   if (!restarts->list) restarts->list = json_array();
-  json_t *loss =
-      json_pack("{s:i, s:s, s:s?, s:s?, s:s?, s:i, s:i}", "number", ++restarts->n_noted, "at", at, "joined", joined,
-                "lost", lost, "hosts_left_out", left_out, "ranks_before", l->n_ranks, "ranks", n_ranks);
+  json_t *loss = json_pack("{s:i, s:s, s:s?, s:s?, s:s?, s:b, s:i, s:i}", "number", ++restarts->n_noted, "at", at,
+                           "joined", joined, "lost", lost, "hosts_left_out", left_out, "trained", l->trained,
+                           "ranks_before", l->n_ranks, "ranks", n_ranks);
   note_steps(restarts, l, loss);
   json_array_append_new(restarts->list, loss);
   write_list(restarts);

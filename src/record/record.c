@@ -261,12 +261,16 @@ static json_t *communication_json(const ronde__record_communication *communicati
   return json;
 }
 
-/* The launcher knows how far each run had come, and where each but the present one began. */
-static void put_steps_lost(json_t *loss, bool is_last, int64_t resumed_step) {
-  if (is_last) json_object_set_new(loss, "resumed_step", json_integer(resumed_step));
+/* The launcher knows how far each start had come, and where those began that have told; behind: the entry of the next loss, NULL:
+ * this is the last, and the present start has gone on from resumed_step. A start that has not trained was lost with the state from which the next
+ * one went on. */
+static void put_steps_lost(json_t *loss, json_t *behind, int64_t resumed_step) {
+  bool in_vain = behind && json_is_false(json_object_get(behind, "trained"));
+  if (!behind) json_object_set_new(loss, "resumed_step", json_integer(resumed_step));
+  else if (in_vain) json_object_set(loss, "resumed_step", json_object_get(behind, "resumed_step"));
   const json_t *resumed = json_object_get(loss, "resumed_step");
   /* For a host that joined all had saved their last step. */
-  if (resumed && json_is_string(json_object_get(loss, "joined")))
+  if (resumed && (json_is_string(json_object_get(loss, "joined")) || json_is_false(json_object_get(loss, "trained"))))
     json_object_set(loss, "step", json_object_get(loss, "resumed_step"));
   const json_t *step = json_object_get(loss, "step");
   bool known = json_is_integer(step) && json_is_integer(resumed);
@@ -282,8 +286,9 @@ static json_t *restarts_json(const char *text, int64_t resumed_step) {
     json_decref(json);
     return json_array();
   }
-  for (size_t i = 0, n = json_array_size(json); i < n; i++)
-    put_steps_lost(json_array_get(json, i), i + 1 == n, resumed_step);
+  json_t *behind = NULL;
+  for (size_t i = json_array_size(json); i-- > 0; behind = json_array_get(json, i))
+    put_steps_lost(json_array_get(json, i), behind, resumed_step);
   return json;
 }
 
