@@ -172,11 +172,9 @@ bool tool_is_compared(void);
 void tool_mark_begin(void);
 void tool_mark_joined(void *user);
 void tool_mark_trains(void);
-/* Of a start that was prepared while another run is under way (in the environment): tells that it is ready, and waits for the
- * launcher to let it begin. RONDE_E_CANCELLED where it is not to, RONDE_E_LOST where the word is not the launcher's,
- * RONDE_E_MEMORY. */
+/* Of a start that was prepared while another is under way (TOOL_PREPARED in the environment): it waits for the launcher's word. */
 #define TOOL_PREPARED "RONDE_PREPARED"
-ronde_status tool_await(void *user, const char **restarts_out);
+void tool_mark_ready(void);
 void tool_mark_lost(void *user, int64_t resumed_step, int64_t step);
 void tool_mark_without(void *user, int rank);
 void tool_mark_end(int code);

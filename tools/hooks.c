@@ -1,8 +1,11 @@
 /* What a job of the library calls back: signals ask it to end, progress is shown. */
 #include "common.h"
 #include "limits.h"
+#include "mark.h"
 
+#include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +15,8 @@
 #include <unistd.h>
 
 #define REDRAW_S 0.1
+
+enum { LOOK_MS = 100, PIECE = 4096 };
 
 /* ---- signals --------------------------------------------------------------------------------------------------- */
 
@@ -167,6 +172,52 @@ static void show_progress(void *user, const ronde_progress *progress) {
   if (columns > 0) draw_bar(progress, columns);
 }
 
+/* ---- a start that was prepared ---------------------------------------------------------------------------------- */
+
+/* Of what mpirun hands on to rank 0; 0: there is nothing yet, -1: nothing comes any more. */
+static ssize_t take_some(char *to, size_t room) {
+  struct pollfd file = {.fd = STDIN_FILENO, .events = POLLIN};
+  if (poll(&file, 1, LOOK_MS) <= 0) return 0;
+  ssize_t got = read(STDIN_FILENO, to, room);
+  return got > 0 ? got : got < 0 && errno == EINTR ? 0 : -1;
+}
+
+/* The one line that comes, without its end, owned by the caller; NULL: none is to come, or there is no memory. */
+static char *await_line(ronde_status *status_out) {
+  char *line = NULL;
+  size_t n = 0, room = 0;
+  *status_out = RONDE_E_CANCELLED;
+  for (ssize_t got = 0; got >= 0 && !tool_signal();) {
+    char *longer = n == room ? realloc(line, room += PIECE) : line;
+    if (!longer) {
+      *status_out = tool_fail(RONDE_E_MEMORY, "no memory for what the launcher tells");
+      break;
+    }
+    line = longer;
+    got = take_some(line + n, room - n);
+    n += got > 0 ? (size_t)got : 0;
+    if (got <= 0 || line[n - 1] != '\n') continue;
+    line[n - 1] = 0;
+    return line;
+  }
+  free(line);
+  return NULL;
+}
+
+static ronde_status await(void *user, const char **restarts_out) {
+  (void)user;
+  ronde_status status;
+  tool_mark_ready();
+  char *line = await_line(&status); /* kept to the end of the process */
+  if (!line) return status;
+  *restarts_out = tool_begin_read(getenv(TOOL_LAUNCHED), line);
+  if (*restarts_out) return RONDE_OK;
+  free(line);
+  return tool_fail(RONDE_E_LOST, "what the launcher told has not this launch's key, or was changed on its way");
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
+
 static void end_stuck(void *user) {
   (void)user;
   _exit(ronde_status_exit_code(RONDE_E_LOST));
@@ -181,5 +232,5 @@ ronde_hooks tool_hooks(bool progress, int64_t log_every) {
                        .left_out = tool_mark_without,
                        .stuck = end_stuck,
                        .restarts = getenv(TOOL_RESTARTS),
-                       .await = getenv(TOOL_PREPARED) && tool_is_ours() ? tool_await : NULL};
+                       .await = getenv(TOOL_PREPARED) && tool_is_ours() ? await : NULL};
 }

@@ -1,129 +1,15 @@
-/* Training by several processes: starts mpirun on this very command; watch.c watches over it. Each rank marks its begin
- * and its end, so that "all came to their end" is known and not inferred from mpirun's exit code. */
+/* Training by several processes: one start of mpirun behind another, until the run has ended otherwise than by a loss, or for hosts
+ * that join. start.c starts it, watch.c knows how it stands, prepare.c has the next one ready. */
 #include "handover.h"
-#include "hosts.h"
 #include "launch.h"
 #include "limits.h"
-#include "reach.h"
 #include "restart.h"
-#include "session.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/resource.h>
-#include <unistd.h>
-
-enum { MPIRUN_WORDS = 32 }; /* more than start adds to the command */
-
-typedef struct arguments {
-  const char **list; /* [n], then NULL */
-  int n;
-} arguments;
-
-static void add_word(arguments *a, const char *word) { a->list[a->n++] = word; }
-
-/* As mpirun wants them: "a:2,b:1", each with the ranks that it is to have, so that nothing is left to mpirun but to go
- * round them; hosts without one are not asked. */
-static char *with_ranks(const tool_hosts *hosts, int n_ranks) {
-  size_t size = (size_t)hosts->n * (TOOL_HOST_BYTES + 12), used = 0;
-  int *counts = calloc((size_t)hosts->n, sizeof *counts);
-  char *text = counts ? malloc(size) : NULL;
-  if (text) tool_hosts_place(hosts, n_ranks, counts, NULL);
-  for (int i = 0; text && i < hosts->n; i++)
-    if (counts[i])
-      used += (size_t)snprintf(text + used, size - used, "%s%s:%d", used ? "," : "", hosts->at[i].name, counts[i]);
-  free(counts);
-  return text;
-}
-
-/* Something that Open MPI would ask, and this program would not find in the environment. */
-static bool is_agent_elsewhere(void) {
-  static const char *const variables[] = {"OMPI_MCA_pls_rsh_agent", "OMPI_MCA_orte_rsh_agent", "SGE_ROOT",
-                                          "LOADL_STEP_ID"};
-  const char *home = getenv("HOME");
-  char paths[2][512] = {"/etc/openmpi/openmpi-mca-params.conf"}, line[512];
-  bool found = false;
-  for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) found |= getenv(variables[i]) != NULL;
-  snprintf(paths[1], sizeof paths[1], "%s/.openmpi/mca-params.conf", home ? home : "");
-  for (int i = 0; i < 2; i++) {
-    FILE *file = fopen(paths[i], "re");
-    while (file && fgets(line, sizeof line, file))
-      found |= line[strspn(line, " \t")] != '#' && strstr(line, "rsh_agent") != NULL;
-    if (file) fclose(file);
-  }
-  return found;
-}
-
-/* mpirun starts this program for each host, and this program ssh (agent.c), or what the user has put in its place. */
-static void take_place_of_ssh(const tool_launched *l, pid_t launcher) {
-  const char *agent = getenv("OMPI_MCA_plm_rsh_agent"), *words = tool_agent_words();
-  char self[4096], own[4200], watched[64];
-  if (!tool_self_path(self, sizeof self) || strpbrk(self, " :") || (!agent && is_agent_elsewhere())) {
-    if (*words) setenv("OMPI_MCA_plm_rsh_args", words, 1);
-    return;
-  }
-  /* Where this program is missing, Open MPI's daemon needs another one that it can find, or ends without a word. */
-  snprintf(own, sizeof own, "%s " TOOL_AGENT_WORD " : sh", self);
-  snprintf(watched, sizeof watched, "%d %.3f", (int)launcher, l->grace_s);
-  setenv(TOOL_AGENT, agent ? agent : TOOL_SSH, 1);
-  setenv(TOOL_AGENT_ARGS, words, 1);
-  setenv(TOOL_AGENT_WATCH, watched, 1);
-  setenv("OMPI_MCA_plm_rsh_agent", own, 1);
-  unsetenv("OMPI_MCA_plm_rsh_args");
-  setenv("OMPI_MCA_orte_launch_agent", "$" TOOL_DAEMON " orted", 0);
-}
-
-void tool_leave_signals(void) {
-  sigset_t left;
-  sigemptyset(&left);
-  sigaddset(&left, SIGTERM);
-  sigaddset(&left, SIGINT);
-  sigprocmask(SIG_BLOCK, &left, NULL);
-}
-
-/* In the child: becomes mpirun, in a process group of its own, so that a Ctrl-C reaches it by our hand only. The signals that
- * it leaves pending we find there (watch.c). Its ranks save and end where this process is killed. */
-static void become_mpirun(const tool_launched *l, arguments *a, int in, const int out[2], const int err[2],
-                          pid_t parent) {
-  setpgid(0, 0);
-  tool_leave_signals();
-  prctl(PR_SET_PDEATHSIG, SIGUSR2);
-  if (getppid() != parent) _exit(1);
-  if (in >= 0) dup2(in, STDIN_FILENO);
-  dup2(out[1], STDOUT_FILENO);
-  dup2(err[1], STDERR_FILENO);
-  for (int i = 0; i < 2; i++) close(out[i]), close(err[i]);
-  setenv(TOOL_LAUNCHED, l->key, 1);
-  if (l->noted->text) setenv(TOOL_RESTARTS, l->noted->text, 1); /* in the launcher each value would be kept for ever */
-  if (l->waits) setenv(TOOL_PREPARED, "1", 1);
-  tool_session_enter(&l->session);
-  if (geteuid() == 0) {
-    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
-    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
-  }
-  take_place_of_ssh(l, parent);
-  execvp(a->list[0], (char **)a->list);
-  dprintf(STDERR_FILENO, "ronde: error: --transport mpi: cannot start %s: %s\n", a->list[0], strerror(errno));
-  _exit(1);
-}
-
-static void add_iface(arguments *a, const char *iface, bool hosts) {
-  static const char *const names[] = {"btl_tcp_if_", "oob_tcp_if_"};
-  static char keys[2][32];
-  if (!iface && !hosts) return;
-  for (int i = 0; i < 2; i++) {
-    snprintf(keys[i], sizeof keys[i], "%s%s", names[i], iface ? "include" : "exclude");
-    add_word(a, "--mca");
-    add_word(a, keys[i]);
-    add_word(a, iface ? iface : "lo,docker0,virbr0");
-  }
-}
+#include <sys/wait.h>
 
 /* As many workers as were asked for, or as the hosts have places. */
 static ronde_status count_ranks(tool_launched *l) {
@@ -140,76 +26,6 @@ static ronde_status count_ranks(tool_launched *l) {
     return tool_fail(RONDE_E_USAGE, "--workers: only %d slots on %d host%s for %d ranks", hosts->slots, hosts->n, s,
                      l->n_ranks);
   return RONDE_OK;
-}
-
-static void close_both(const int pair[2]) { close(pair[0]), close(pair[1]); }
-
-static ronde_status fail_start(void) { return tool_fail(RONDE_E_INTERNAL, "cannot start mpirun: %s", strerror(errno)); }
-
-static ronde_status start_mpirun(tool_launched *l, arguments *a) {
-  int in[2] = {-1, -1}, out[2], err[2];
-  if (l->waits && pipe2(in, O_CLOEXEC)) return fail_start();
-  l->begin = in[1];
-  if (pipe2(out, O_CLOEXEC)) {
-    if (l->waits) close(in[0]);
-    return fail_start();
-  }
-  if (pipe2(err, O_CLOEXEC)) {
-    if (l->waits) close(in[0]);
-    close_both(out);
-    return fail_start();
-  }
-  pid_t parent = getpid();
-  l->mpirun = fork();
-  if (l->mpirun == 0) become_mpirun(l, a, in[0], out, err, parent);
-  close(out[1]), close(err[1]);
-  if (l->waits) close(in[0]);
-  l->streams[0] = (tool_stream){.from = out[0], .to = STDOUT_FILENO};
-  l->streams[1] = (tool_stream){.from = err[0], .to = STDERR_FILENO};
-  return l->mpirun < 0 ? fail_start() : RONDE_OK;
-}
-
-/* words: of the ranks' command. */
-static ronde_status start_ranks(tool_launched *l, char **words) {
-  const tool_call *call = l->call;
-  const tool_hosts *hosts = &l->hosts;
-  const char *iface = ronde_config_get(call->config, "iface");
-  char ranks[16], self[4096], *places = hosts->n ? with_ranks(hosts, l->n_ranks) : NULL;
-  size_t n_words = 0;
-  while (words[n_words]) n_words++;
-  for (int i = 0; ronde_config_variable(i); i++) n_words += 2;
-  arguments a = {.list = calloc(n_words + MPIRUN_WORDS + 1, sizeof *a.list)};
-  if (!a.list || (hosts->n && !places)) {
-    free(a.list), free(places);
-    return tool_fail(RONDE_E_MEMORY, "no memory for mpirun's command");
-  }
-  snprintf(ranks, sizeof ranks, "%d", l->n_ranks);
-  add_word(&a, TOOL_MPIRUN);
-  add_word(&a, "-np"), add_word(&a, ranks);
-  if (places) {
-    add_word(&a, "--host"), add_word(&a, places), add_word(&a, "--map-by"), add_word(&a, "node");
-    /* mpirun would ask, and report, "a" for "a.example.org". */
-    add_word(&a, "--mca"), add_word(&a, "orte_keep_fqdn_hostnames"), add_word(&a, "1");
-  } else {
-    add_word(&a, "--oversubscribe");
-  }
-  add_word(&a, "--bind-to"), add_word(&a, "none");
-  /* Ranks miss each other by themselves, within 0.1 s, and end with their words said and their state written. mpirun would
-   * be deaf for a second, and then kill them; but it says at once which process has ended. */
-  add_word(&a, "--enable-recovery");
-  add_word(&a, "--mca"), add_word(&a, "state_base_verbose"), add_word(&a, "1");
-  add_iface(&a, iface && *iface ? iface : NULL, hosts->n > 0);
-  add_word(&a, "-x"), add_word(&a, TOOL_LAUNCHED);
-  if (tool_is_compared()) add_word(&a, "-x"), add_word(&a, TOOL_COMPARED);
-  if (l->noted->text) add_word(&a, "-x"), add_word(&a, TOOL_RESTARTS);
-  if (l->waits) add_word(&a, "-x"), add_word(&a, TOOL_PREPARED);
-  for (int i = 0; ronde_config_variable(i); i++)
-    if (getenv(ronde_config_variable(i))) add_word(&a, "-x"), add_word(&a, ronde_config_variable(i));
-  add_word(&a, tool_self_path(self, sizeof self) ? self : call->argv[0]);
-  for (int i = 1; words[i]; i++) add_word(&a, words[i]);
-  ronde_status status = start_mpirun(l, &a);
-  free(a.list), free(places);
-  return status;
 }
 
 static bool is_given(const tool_call *call, const char *option) {
@@ -230,73 +46,7 @@ static ronde_status check_files(void) {
                    (unsigned long long)limit.rlim_cur >> 10, TOOL_FILE_BYTES >> 10);
 }
 
-/* Where they are to be, until they say it themselves. */
-static void place_ranks(tool_launched *l) {
-  const tool_hosts *hosts = &l->hosts;
-  int *counts = calloc((size_t)hosts->n + 1, sizeof *counts), *host_of = calloc((size_t)l->n_ranks, sizeof *host_of);
-  if (hosts->n && counts && host_of && tool_hosts_place(hosts, l->n_ranks, counts, host_of))
-    for (int i = 0; i < l->n_ranks; i++) {
-      const char *name = hosts->at[host_of[i]].name;
-      snprintf(l->ranks[i].host, sizeof l->ranks[i].host, "%.63s", name);
-      snprintf(l->ranks[i].listed, sizeof l->ranks[i].listed, "%s", name);
-    }
-  free(counts), free(host_of);
-}
-
-/* Nobody can guess it, and only those whom mpirun starts get it. */
-static bool make_key(char key[TOOL_KEY_DIGITS + 1]) {
-  unsigned char bytes[TOOL_KEY_DIGITS / 2];
-  if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) return false;
-  for (size_t i = 0; i < sizeof bytes; i++) snprintf(key + 2 * i, 3, "%02x", bytes[i]);
-  return true;
-}
-
-/* ---- starts of a run, one after another ---- */
-
-tool_launched *tool_launch_fresh(const tool_launched *of) {
-  tool_launched *l = malloc(sizeof *l);
-  if (!l) return NULL;
-  *l = (tool_launched){.call = of->call,
-                       .grace_s = of->grace_s,
-                       .timeout_s = of->timeout_s,
-                       .trains = of->trains,
-                       .goes_on = of->goes_on,
-                       .restarts = of->restarts,
-                       .out = of->out,
-                       .joins = of->joins,
-                       .noted = of->noted,
-                       .session = {.lock = -1},
-                       .streams = {{.from = -1}, {.from = -1}},
-                       .begin = -1,
-                       .code = -1};
-  return l;
-}
-
-ronde_status tool_launch_begin(tool_launched *l, char **words) {
-  l->ranks = calloc((size_t)l->n_ranks, sizeof *l->ranks);
-  l->n_daemons = l->hosts.n + 1;
-  l->daemon_hosts = calloc((size_t)l->n_daemons, sizeof *l->daemon_hosts);
-  l->asks = calloc((size_t)l->n_daemons, sizeof *l->asks);
-  if (!l->ranks || !l->daemon_hosts || !l->asks) return tool_fail(RONDE_E_MEMORY, "no memory for %d ranks", l->n_ranks);
-  for (int i = 0; i < l->n_ranks; i++) l->ranks[i].end = -1;
-  if (!make_key(l->key)) return tool_fail(RONDE_E_INTERNAL, "the system has no random numbers");
-  place_ranks(l);
-  tool_session_begin(&l->session);
-  l->begin_s = tool_now_s();
-  return start_ranks(l, words);
-}
-
-void tool_launch_end(tool_launched *l) {
-  for (int i = 0; l->ranks && i < l->n_ranks; i++)
-    if (l->ranks[i].end >= 0) close(l->ranks[i].end);
-  for (int i = 0; i < 2; i++)
-    if (l->streams[i].from >= 0) close(l->streams[i].from);
-  if (l->begin >= 0) close(l->begin);
-  tool_session_end(&l->session);
-  tool_hosts_free(&l->hosts);
-  free(l->ranks), free(l->daemon_hosts), free(l->asks), free(l->unsaid);
-  free(l);
-}
+/* ---- the start that follows ---- */
 
 /* With what is given, from the newest state in --out. The hosts are those of the one before, which loses them. */
 static ronde_status begin_again(tool_launched *before, int n_ranks, tool_launched **next_out) {
@@ -314,7 +64,9 @@ static ronde_status begin_again(tool_launched *before, int n_ranks, tool_launche
   return status;
 }
 
-ronde_status tool_launch_follow(tool_launched *l, ronde_status ended) {
+/* Once it has ended so: `next` is the start that follows, with hosts that join, or after a loss, and has begun; or NULL: none
+ * does, and how the run ended. */
+static ronde_status follow(tool_launched *l, ronde_status ended) {
   bool joining = ended == RONDE_E_CANCELLED && l->joining && !l->unended, joins = l->next && *l->next->joiners;
   int n_ranks = l->n_ranks;
   if (joining && l->next) {
@@ -334,6 +86,58 @@ ronde_status tool_launch_follow(tool_launched *l, ronde_status ended) {
   return again ? begin_again(l, n_ranks, &l->next) : ended;
 }
 
+/* What the prepared start has come to. Where hosts join by it, all save and end once it is ready, as when they are interrupted. */
+static void look_at_next(tool_launched *l) {
+  int state;
+  tool_watch_look(l->next);
+  if (!l->next->waits) return;
+  if (tool_watch_has_gone(l->next, &state)) {
+    while (tool_watch_take(l->next)) continue;
+    tool_orphans_kill(l->next);
+    tool_prepare_fail(l);
+  } else if (*l->next->joiners && l->next->ready && !l->joining && tool_watch_is_steady(l)) {
+    tool_watch_ask(l);
+  }
+}
+
+/* Nobody joins before they have trained for as long as their start took: where hosts come and go, they would do nothing but
+ * start. */
+static void look_for_joiners(tool_launched *l) {
+  bool may = l->joins && !l->next && tool_watch_is_steady(l) && tool_now_s() - l->joined_s > l->joined_s - l->begin_s;
+  if (may && tool_join_look(l->joins)) tool_prepare_joining(l);
+}
+
+/* A rank was killed, or a host's daemon is lost: what is to follow is prepared while the others notice, and save. */
+static void look_for_loss(tool_launched *l) {
+  bool follows = l->restarts && !l->next && !l->prepared && l->trained && l->stage == TOOL_RUNS && !l->joining;
+  bool lost = *l->lost_daemon || (l->killed_signal && !l->ranks[l->killed_rank].ended);
+  if (!follows || !lost || (l->goes_on && !l->ranks[0].gone && !l->ranks[0].away) || tool_signal()) return;
+  l->prepared = true;
+  tool_prepare_restart(l);
+}
+
+/* Until mpirun and all that it has started here are gone, and the start that follows, if one does, has begun, which is as soon as
+ * the ranks are not in its way, while mpirun still takes down what there is. How it ended: RONDE_OK, too, where one follows. */
+static ronde_status watch(tool_launched *l) {
+  int state = 0;
+  bool gone = false, any;
+  ronde_status status = RONDE_OK;
+  do {
+    any = tool_watch_take(l);
+    if (!gone) tool_watch_look(l);
+    if (!gone) gone = tool_watch_has_gone(l, &state);
+    if (l->next) look_at_next(l);
+    if (l->concluded) continue;
+    look_for_joiners(l);
+    look_for_loss(l);
+    if (tool_watch_have_saved(l) || tool_watch_is_settled(l)) status = follow(l, tool_watch_conclude(l, state));
+  } while (!gone || any);
+  tool_silent_end(l);
+  if (!l->concluded && l->stage == TOOL_RUNS && WIFSIGNALED(state)) tool_orphans_await(l, WTERMSIG(state));
+  tool_orphans_kill(l);
+  return l->concluded ? status : follow(l, tool_watch_conclude(l, state));
+}
+
 /* Until it has ended otherwise than by a loss, or is not to be started again. Frees it. */
 static ronde_status launch_all(tool_launched *l) {
   char **words = NULL;
@@ -342,7 +146,7 @@ static ronde_status launch_all(tool_launched *l) {
   tool_rank_words_free(words);
   while (status == RONDE_OK) {
     if (l->joins) tool_join_follow(l->joins, &l->hosts, l->goes_on ? l->ranks : NULL, l->n_ranks);
-    status = tool_watch(l);
+    status = watch(l);
     tool_launched *next = l->next;
     if (!next) break;
     next->joins = l->joins;

@@ -1,4 +1,5 @@
-/* One start of a run by mpirun: what starting it (launch.c, prepare.c) and watching over it (watch.c) share. */
+/* One start of a run by mpirun, and what its parts share: starting it (start.c), hearing it (hear.c), watching over it (watch.c), what it
+ * leaves behind (orphans.c), and the one that may follow (prepare.c). launch.c has the whole. */
 #ifndef TOOL_LAUNCH_H
 #define TOOL_LAUNCH_H
 
@@ -115,9 +116,8 @@ typedef struct tool_launched {
   double looked_s;          /* when the ranks of this host were looked for */
   int n_passed_on;          /* requests that the ranks have been told of */
   bool abandoned;           /* nobody waits for its end, */
-  bool concluded;           /* or it has been told how it ended: */
-  ronde_status status;
-  pid_t unended; /* a process of this host that was killed and is still there, or 0 */
+  bool concluded;           /* or it has been told how it ended */
+  pid_t unended;            /* a process of this host that was killed and is still there, or 0 */
 } tool_launched;
 
 /* Takes what there is of a stream of mpirun's; false at its end. What cannot be believed is refused, and said once. */
@@ -141,23 +141,33 @@ void tool_note_silent(tool_launched *launched, int daemon);
 tool_launched *tool_launch_fresh(const tool_launched *of);
 /* Starts mpirun on `hosts` with n_ranks, and words as the command of the ranks. */
 ronde_status tool_launch_begin(tool_launched *launched, char **words);
-/* Once it has ended so: `next` is the start that follows, with hosts that join, or after a loss, and has begun; or NULL: none
- * does, and how the run ended. */
-ronde_status tool_launch_follow(tool_launched *launched, ronde_status ended);
 /* When all that it has started is gone: frees it. */
 void tool_launch_end(tool_launched *launched);
 
-/* Until mpirun and all that it has started here are gone, and the start that follows, if one does, has begun. How it ended:
- * RONDE_OK, too, where one follows. */
-ronde_status tool_watch(tool_launched *launched);
-/* Ends it, whatever it does, and says nothing of it. */
+/* Of both starts where another is prepared: takes what they say, or will within 0.1 s; false: nothing of this one came. */
+bool tool_watch_take(tool_launched *launched);
+/* To be called often: looks at mpirun and the ranks, passes requests on to them, and ends them where a limit is over. */
+void tool_watch_look(tool_launched *launched);
+bool tool_watch_has_gone(const tool_launched *launched, int *mpirun_state_out);
+/* All are at it, and nothing is to end. */
+bool tool_watch_is_steady(const tool_launched *launched);
+/* Asks all ranks to save and end, for hosts that join. */
+void tool_watch_ask(tool_launched *launched);
+/* All that are there have saved their state for hosts that join, and said so: nothing of theirs is in the way of those that follow. */
+bool tool_watch_have_saved(const tool_launched *launched);
+/* The same behind a loss that the others have named. */
+bool tool_watch_is_settled(const tool_launched *launched);
+/* Tells how it ended: RONDE_E_CANCELLED with `joining`: its state is saved for who joins. mpirun_state: 0 before it has gone. */
+ronde_status tool_watch_conclude(tool_launched *launched, int mpirun_state);
+/* Ends it, whatever it does, waits for that, and says nothing of it. */
 void tool_watch_abandon(tool_launched *launched);
 
 /* Ranks whose mpirun was killed by that signal may still be saving: they have been asked to end by the system (hooks.c). Waits
  * for them. */
 void tool_orphans_await(const tool_launched *launched, int signal_number);
 /* Kills what there is. A process in a call of the system that nothing interrupts, as where a disk does not answer, ends with that
- * call; until then it holds the run's folder: it is waited for, and `unended` if that takes too long. */
+ * call; until then it may hold the run's folder: it is waited for, but where another start has begun, and `unended` if that takes too
+ * long. */
 void tool_orphans_kill(tool_launched *launched);
 
 /* Prepares the next start of a run that is under way, with the hosts that would join. What keeps it from that is said. */

@@ -80,7 +80,8 @@ void tool_orphans_await(const tool_launched *l, int signal_number) {
 }
 
 void tool_orphans_kill(tool_launched *l) {
-  double begin = tool_now_s(), limit = l->grace_s > TOOL_ABORT_S ? l->grace_s : TOOL_ABORT_S;
+  bool followed = l->next && !l->next->waits;
+  double begin = tool_now_s(), limit = followed ? 0 : l->grace_s > TOOL_ABORT_S ? l->grace_s : TOOL_ABORT_S;
   int n_requests = tool_signal_requests();
   bool said = false;
   for (; (l->unended = orphan(l, SIGKILL)) && tool_now_s() - begin < limit; pause_a_little()) {

@@ -2,14 +2,10 @@
  * that it has begun and how it has ended. */
 #include "launch.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { LOOK_MS = 100, PIECE = 4096 };
 
 static const char *rank_mark(void) {
   static const char *const marks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
@@ -61,47 +57,7 @@ void tool_mark_trains(void) {
   if (!tool_is_follower()) send_own((tool_mark){.kind = TOOL_MARK_TRAINS});
 }
 
-/* Of what mpirun hands on to rank 0; 0: there is nothing yet, -1: nothing comes any more. */
-static ssize_t take_some(char *to, size_t room) {
-  struct pollfd file = {.fd = STDIN_FILENO, .events = POLLIN};
-  if (poll(&file, 1, LOOK_MS) <= 0) return 0;
-  ssize_t got = read(STDIN_FILENO, to, room);
-  return got > 0 ? got : got < 0 && errno == EINTR ? 0 : -1;
-}
-
-/* The one line that comes, without its end, owned by the caller; NULL: none is to come, or there is no memory. */
-static char *await_line(ronde_status *status_out) {
-  char *line = NULL;
-  size_t n = 0, room = 0;
-  *status_out = RONDE_E_CANCELLED;
-  for (ssize_t got = 0; got >= 0 && !tool_signal();) {
-    char *longer = n == room ? realloc(line, room += PIECE) : line;
-    if (!longer) {
-      *status_out = tool_fail(RONDE_E_MEMORY, "no memory for what the launcher tells");
-      break;
-    }
-    line = longer;
-    got = take_some(line + n, room - n);
-    n += got > 0 ? (size_t)got : 0;
-    if (got <= 0 || line[n - 1] != '\n') continue;
-    line[n - 1] = 0;
-    return line;
-  }
-  free(line);
-  return NULL;
-}
-
-ronde_status tool_await(void *user, const char **restarts_out) {
-  (void)user;
-  ronde_status status;
-  send_own((tool_mark){.kind = TOOL_MARK_READY});
-  char *line = await_line(&status); /* kept to the end of the process */
-  if (!line) return status;
-  *restarts_out = tool_begin_read(getenv(TOOL_LAUNCHED), line);
-  if (*restarts_out) return RONDE_OK;
-  free(line);
-  return tool_fail(RONDE_E_LOST, "what the launcher told has not this launch's key, or was changed on its way");
-}
+void tool_mark_ready(void) { send_own((tool_mark){.kind = TOOL_MARK_READY}); }
 
 void tool_mark_lost(void *user, int64_t resumed_step, int64_t step) {
   (void)user;

@@ -5,7 +5,6 @@
 #include "limits.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -19,8 +18,7 @@
 
 enum { LOOK_MS = 100, CLOSING_MS = 5, SHOWN_LINES = 3 };
 
-/* Of both starts where another is prepared: takes what is there, or comes within LOOK_MS; false: nothing of this one came. */
-static bool take_some(tool_launched *l) {
+bool tool_watch_take(tool_launched *l) {
   struct pollfd files[4];
   tool_stream *streams[4] = {&l->streams[0], &l->streams[1]};
   int n = 2;
@@ -190,25 +188,16 @@ static void next_stage(tool_launched *l) {
   }
 }
 
-/* All are at it, and nothing is to end. */
-static bool is_steady(const tool_launched *l) {
+bool tool_watch_is_steady(const tool_launched *l) {
   return l->joined && l->stage == TOOL_RUNS && l->end_by_s == 0 && !l->ranks[0].gone && !tool_signal();
 }
 
-/* Nobody joins before they have trained for as long as their start took: where hosts come and go, they would do nothing but
- * start. */
-static void look_for_joiners(tool_launched *l) {
-  bool may = l->joins && !l->next && is_steady(l) && tool_now_s() - l->joined_s > l->joined_s - l->begin_s;
-  if (may && tool_join_look(l->joins)) tool_prepare_joining(l);
-}
-
-static void oversee_mpirun(tool_launched *l) {
+void tool_watch_look(tool_launched *l) {
   look_at_mpirun(l);
   look_at_ranks(l);
   tool_silent_look(l);
   if (l->n_silent) set_end(l, 0, TOOL_BY_FAILURE);
   pass_requests_on(l);
-  look_for_joiners(l);
   if (has_failed(l)) set_end(l, is_explained(l) ? TOOL_NAMED_MS * 1e-3 : last_words_s(l), TOOL_BY_FAILURE);
   else if (is_over(l) && l->n_ended < l->n_ranks)
     set_end(l, are_all_over(l) ? TOOL_NAMED_MS * 1e-3 : TOOL_LAST_WORDS_S, TOOL_BY_FAILURE);
@@ -219,7 +208,7 @@ static void oversee_mpirun(tool_launched *l) {
 }
 
 /* Whoever looks for orphans may have taken how it ended. */
-static bool has_gone(const tool_launched *l, int *state_out) {
+bool tool_watch_has_gone(const tool_launched *l, int *state_out) {
   pid_t pid = waitpid(l->mpirun, state_out, WNOHANG);
   return pid == l->mpirun || (pid < 0 && errno == ECHILD);
 }
@@ -393,78 +382,40 @@ static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
   return tool_fail(RONDE_E_LOST, "did not finish: %s", name_missing(l, NULL, missing));
 }
 
-/* All that are there have saved their state and said so: nothing of theirs is in the way of those that follow. */
-static bool have_saved(const tool_launched *l) {
+bool tool_watch_have_saved(const tool_launched *l) {
   return l->joining && (l->n_ended == l->n_ranks || are_all_over(l)) && l->code == 128 + SIGINT && !tool_signal();
 }
 
-/* The same behind a loss that the others have named. Rank 0, if it is lost, has gone for certain: it holds --out. */
-static bool is_settled(const tool_launched *l) {
+/* Rank 0, if it is lost, has gone for certain: it holds --out. */
+bool tool_watch_is_settled(const tool_launched *l) {
   const tool_rank *first = &l->ranks[0];
   bool is_free = first->ended || (first->gone && first->reported) || first->away;
   return l->restarts && l->stage == TOOL_RUNS && is_free && is_explained(l) && !tool_signal();
 }
 
-/* What the prepared start has come to. Where hosts join by it, all save and end once it is ready, as when they are interrupted. */
-static void look_at_next(tool_launched *l) {
-  int state;
-  oversee_mpirun(l->next);
-  if (!l->next->waits) return;
-  if (has_gone(l->next, &state)) {
-    while (take_some(l->next)) continue;
-    tool_orphans_kill(l->next);
-    tool_prepare_fail(l);
-  } else if (*l->next->joiners && l->next->ready && !l->joining && is_steady(l)) {
-    l->joining = true;
-    l->asked_s = tool_now_s();
-    kill(l->mpirun, SIGUSR1);
-    set_end(l, l->grace_s + TOOL_GRACE_MARGIN_S, TOOL_BY_REQUEST);
-  }
+void tool_watch_ask(tool_launched *l) {
+  l->joining = true;
+  l->asked_s = tool_now_s();
+  kill(l->mpirun, SIGUSR1);
+  set_end(l, l->grace_s + TOOL_GRACE_MARGIN_S, TOOL_BY_REQUEST);
 }
 
-/* A rank was killed, or a host's daemon is lost: what is to follow is prepared while the others notice, and save. */
-static void look_for_loss(tool_launched *l) {
-  bool follows = l->restarts && !l->next && !l->prepared && l->trained && l->stage == TOOL_RUNS && !l->joining;
-  bool lost = *l->lost_daemon || (l->killed_signal && !l->ranks[l->killed_rank].ended);
-  if (!follows || !lost || (l->goes_on && !l->ranks[0].gone && !l->ranks[0].away) || tool_signal()) return;
-  l->prepared = true;
-  tool_prepare_restart(l);
-}
-
-static void conclude(tool_launched *l, int mpirun_state) {
+ronde_status tool_watch_conclude(tool_launched *l, int mpirun_state) {
   l->concluded = true;
-  l->status = tool_launch_follow(l, tell_unended(l, conclude_launch(l, mpirun_state)));
-}
-
-/* Until mpirun and all that it has started here are gone; how mpirun ended. A start that follows begins as soon as the ranks are
- * not in its way, while mpirun still takes down what there is. */
-static int see_out(tool_launched *l) {
-  int state = 0;
-  bool gone = false, any;
-  do {
-    any = take_some(l);
-    if (!gone) oversee_mpirun(l);
-    if (!gone) gone = has_gone(l, &state);
-    if (l->next) look_at_next(l);
-    if (l->abandoned || l->concluded) continue;
-    look_for_loss(l);
-    if (have_saved(l) || is_settled(l)) conclude(l, state);
-  } while (!gone || any);
-  tool_silent_end(l);
-  if (l->stage == TOOL_RUNS && WIFSIGNALED(state)) tool_orphans_await(l, WTERMSIG(state));
-  tool_orphans_kill(l);
-  return state;
-}
-
-ronde_status tool_watch(tool_launched *l) {
-  int state = see_out(l);
-  if (!l->concluded) conclude(l, state);
-  return l->status;
+  return tell_unended(l, conclude_launch(l, mpirun_state));
 }
 
 void tool_watch_abandon(tool_launched *l) {
+  int state;
+  bool gone = false, any;
   l->end_by_s = 0;
   l->abandoned = true;
   set_end(l, 0, TOOL_BY_REQUEST);
-  see_out(l);
+  do {
+    any = tool_watch_take(l);
+    if (!gone) tool_watch_look(l);
+    if (!gone) gone = tool_watch_has_gone(l, &state);
+  } while (!gone || any);
+  tool_silent_end(l);
+  tool_orphans_kill(l);
 }
