@@ -70,10 +70,10 @@ static bool is_nobody_left(const tool_launched *l) {
 }
 
 /* What the others have, once one has ended otherwise than well: of a run that is to go on, the time to save. Ranks that
- * have not joined yet have nothing to save, and wait for the one that is gone. */
+ * have not joined yet, or have not begun, have nothing to save, and wait for the one that is gone. */
 static double last_words_s(const tool_launched *l) {
   if (!l->restarts) return TOOL_LAST_WORDS_S;
-  return l->joined && !is_nobody_left(l) ? l->grace_s : TOOL_AT_ONCE_S;
+  return l->joined && !l->waits && !is_nobody_left(l) ? l->grace_s : TOOL_AT_ONCE_S;
 }
 
 /* A state (R, S, T, ...) and the signals that wait for being taken, of mpirun. */
