@@ -1,5 +1,5 @@
-/* Marks of ranks, as the launcher reads them, and its own word to rank 0. The first byte says whether the rest is sealed as by the launch, so that what
- * stands behind the key is reached too. What is accepted can be written again, and says the same. */
+/* Marks of ranks, as the launcher reads them, and its own word to rank 0. The first byte says whether the rest is sealed as by the
+ * launch, so that what stands behind the key is reached too. What is accepted can be written again, and says the same. */
 #include "mark.h"
 
 #include <ronde/measure.h>

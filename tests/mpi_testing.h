@@ -20,10 +20,10 @@ static char folder[] = "/tmp/ronde-mpi-XXXXXX";
 static inline int make_folder(void **state) { return mkdtemp(folder) ? chdir(folder) : 1; }
 static inline int remove_folder(void **state) { return chdir("/") ? 1 : run("rm -r %s", folder); }
 
-/* Trains (SMALL, but for --quiet with --verbose, and for other --data) on three hosts, ronde1 to ronde3, or those of --hosts or --hostfile in options, which are network namespaces, reached by a script in the
- * place of ssh. prepare: a command when
- * they are there, such as one that goes on in the background; what it leaves behind is gone with them. AWAY is in front of
- * what runs there. */
+/* Trains (SMALL, but for --quiet with --verbose, and for other --data) on three hosts, ronde1 to ronde3, or those of --hosts or
+ * --hostfile in options, which are network namespaces, reached by a script in the place of ssh. prepare: a command when they are
+ * there, such as one that goes on in the background; what it leaves behind is gone with them. AWAY is in front of what runs
+ * there. */
 int run_on_hosts(const char *prepare, const char *options);
 /* The beginning of `prepare`: the shell does this as soon as the run OUT has noted a step. */
 #define ONCE_IT_TRAINS(out, does)                                                                \

@@ -355,3 +355,10 @@ double tool_seconds(const tool_call *call, const char *option) {
   const char *value = ronde_config_get(call->config, option);
   return value ? strtod(value, NULL) : 0;
 }
+
+bool tool_is_listed(const char *list, const char *name) {
+  size_t length = strlen(name);
+  for (const char *at = list; *at; at += strcspn(at, ","), at += strspn(at, ", "))
+    if (strcspn(at, ",") == length && !strncmp(at, name, length)) return true;
+  return false;
+}

@@ -123,14 +123,6 @@ static ronde_status add_peer(bench *b, int variant, double lr, int threads) {
   return status;
 }
 
-static bool is_listed_peer(const char *list, const char *name) {
-  for (size_t n; *list; list += n + (list[n] == ',')) {
-    n = strcspn(list, ",");
-    if (n == strlen(name) && strncmp(list, name, n) == 0) return true;
-  }
-  return false;
-}
-
 static ronde_status check_peers(const char *list) {
   for (size_t n; *list; list += n + (list[n] == ',')) {
     n = strcspn(list, ",");
@@ -197,7 +189,7 @@ static ronde_status start_systems(bench *b) {
   if (bf16) status = make_in_f32(b);
   if (!status) status = save_work(b);
   for (int i = 0; i < N_VARIANTS && !status; i++)
-    if (is_listed_peer(peers, variants[i].peer) && (bf16 || !variants[i].bf16))
+    if (tool_is_listed(peers, variants[i].peer) && (bf16 || !variants[i].bf16))
       status = tool_signal() ? RONDE_E_CANCELLED : add_peer(b, i, lr, threads);
   return status;
 }

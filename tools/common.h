@@ -91,6 +91,8 @@ ronde_status tool_parse(const tool_verb *verb, int argc, char **argv, tool_call 
 void tool_call_end(tool_call *call);
 /* The list of values that an option was given; NULL: it was given none. */
 const tool_axis *tool_axis_of(const tool_call *call, const char *option);
+/* Whether it is among words between commas. */
+bool tool_is_listed(const char *list, const char *name);
 /* Seconds that an option says; 0 where the verb has no such option. */
 double tool_seconds(const tool_call *call, const char *option);
 void tool_help(FILE *file, const tool_verb *verbs);

@@ -162,19 +162,11 @@ ronde_status tool_join_take(tool_joins *j, tool_hosts *hosts, char names_out[512
   return RONDE_OK;
 }
 
-/* In "a, b, c". */
-static bool is_among(const char *names, const char *name) {
-  size_t length = strlen(name);
-  for (const char *at = names; *at; at += strcspn(at, ","), at += strspn(at, ", "))
-    if (strcspn(at, ",") == length && !strncmp(at, name, length)) return true;
-  return false;
-}
-
 void tool_join_refuse(tool_joins *j, tool_hosts *hosts, const char *names) {
   int n = 0;
-  for (int i = 0; i < j->listed.n; i++) j->refused[i] |= is_among(names, j->listed.at[i].name);
+  for (int i = 0; i < j->listed.n; i++) j->refused[i] |= tool_is_listed(names, j->listed.at[i].name);
   for (int i = 0; i < hosts->n; i++)
-    if (!is_among(names, hosts->at[i].name)) hosts->at[n++] = hosts->at[i];
+    if (!tool_is_listed(names, hosts->at[i].name)) hosts->at[n++] = hosts->at[i];
   hosts->n = n;
   tool_hosts_count_slots(hosts);
 }

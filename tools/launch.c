@@ -173,6 +173,7 @@ ronde_status tool_launch(const tool_call *call) {
   tool_launched *l = tool_launch_fresh(&all);
   if (!l) return tool_fail(RONDE_E_MEMORY, "no memory for mpirun");
   tool_signals_watch();
+  tool_session_sweep();
   prctl(PR_SET_CHILD_SUBREAPER, 1); /* what mpirun leaves behind comes to us */
   ronde_status status = tool_hosts_get(call, &l->hosts);
   if (status == RONDE_OK) status = check_files();

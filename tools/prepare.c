@@ -5,7 +5,6 @@
 #include "launch.h"
 #include "restart.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,25 +80,11 @@ bool tool_prepare_fits(const tool_launched *l, int n_ranks) {
   return fits;
 }
 
-/* It waits for nothing else, and takes all of it at once. */
-static void tell(tool_launched *next, const char *line) {
-  struct {
-    const char *text;
-    size_t n;
-  } parts[] = {{line, line ? strlen(line) : 0}, {"\n", 1}};
-  for (int i = 0; i < 2; i++)
-    for (size_t done = 0; done < parts[i].n;) {
-      ssize_t n = write(next->begin, parts[i].text + done, parts[i].n - done);
-      if (n < 0 && errno != EINTR) return; /* it has ended, as will be seen */
-      done += n > 0 ? (size_t)n : 0;
-    }
-}
-
 void tool_prepare_let_begin(tool_launched *l) {
   tool_launched *next = l->next;
   double now = tool_now_s();
   char *line = tool_begin_write(next->key, next->noted->text ? next->noted->text : "[]");
-  tell(next, line);
+  dprintf(next->begin, "%s\n", line ? line : ""); /* if it has ended, that will be seen */
   free(line);
   close(next->begin);
   next->begin = -1;

@@ -85,9 +85,11 @@ static int leave_out(const tool_launched *l, lost_fn *is_lost, tool_hosts *hosts
   return known ? n_ranks : l->n_ranks;
 }
 
+static int most_restarts(const tool_call *call) { return (int)strtol(value_of(call, "max-restarts"), NULL, 10); }
+
 int tool_restart_guess(const tool_launched *l, tool_hosts *hosts) {
   char lost[512] = "", left[512] = "";
-  bool open = l->noted->n < (int)strtol(value_of(l->call, "max-restarts"), NULL, 10);
+  bool open = l->noted->n < most_restarts(l->call);
   int n = hosts->n ? leave_out(l, is_away, hosts, lost, left) : l->n_ranks;
   return open && n > ronde_config_server_ranks(l->call->config) ? n : 0;
 }
@@ -152,7 +154,7 @@ bool tool_restart_prepare(tool_launched *l, int *n_ranks) {
   const tool_call *call = l->call;
   tool_restarts *restarts = l->noted;
   char lost[512] = "", left[512] = "";
-  int most = (int)strtol(value_of(call, "max-restarts"), NULL, 10), n_servers = ronde_config_server_ranks(call->config);
+  int most = most_restarts(call), n_servers = ronde_config_server_ranks(call->config);
   bool fails_at_first = !restarts->list && *l->failed_host; /* a host's name may be misspelt */
   if (!tool_restart_is_wanted(call) || tool_signal() || fails_at_first || l->unended) return false;
   if (restarts->n >= most) {

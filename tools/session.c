@@ -36,7 +36,9 @@ static void sweep_session(const char *path) {
   close(file);
 }
 
-static void sweep_sessions(const char *start) {
+void tool_session_sweep(void) {
+  char start[64];
+  name_sessions(start, sizeof start);
   DIR *folder = opendir(temporary_folder());
   for (struct dirent *entry; folder && (entry = readdir(folder));) {
     char path[512];
@@ -61,7 +63,6 @@ void tool_session_begin(tool_session *session) {
   char start[64];
   bool made = false;
   name_sessions(start, sizeof start);
-  sweep_sessions(start);
   for (int i = 0; i < ATTEMPTS && !made; i++) made = make_session(session, start);
   if (!made) *session = (tool_session){.lock = -1};
 }

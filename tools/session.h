@@ -11,8 +11,9 @@ typedef struct tool_session {
   int lock;       /* held by this process and by mpirun, as long as either lives */
 } tool_session;   /* all 0: not begun */
 
-/* Makes one in $TMPDIR, else /tmp. Folders of this user whose launch and mpirun are gone, however they ended, are removed
- * first. */
+/* Removes folders of this user whose launch and mpirun are gone, however they ended. */
+void tool_session_sweep(void);
+/* Makes one in $TMPDIR, else /tmp. */
 void tool_session_begin(tool_session *session);
 /* Notes in it that all ranks have joined, which processes that mpirun starts see by TOOL_JOINED_NAME in their $TMPDIR. */
 void tool_session_note_joined(const tool_session *session);

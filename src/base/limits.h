@@ -14,8 +14,8 @@
 #define RONDE__UNDER_WAY_NS 200000000u
 /* Transfers with living peers end within this once they are given up. */
 #define RONDE__CANCEL_NS 1000000000u
-/* The same where ranks go on after a loss, and with a peer that is lost: what was sent and nobody will take is not waited for any
- * longer. */
+/* The same where ranks go on after a loss, and with a peer that is lost, or has given up too: what was sent and nobody will take
+ * is not waited for any longer. */
 #define RONDE__HALT_NS 100000000u
 /* No call of Open MPI waits for a peer; one that has not come back within this after a loss, or within --timeout else, never
  * will. */

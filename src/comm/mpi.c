@@ -309,13 +309,9 @@ static ronde_status mpi_test(ronde__transport *transport, ronde__request *reques
 
 /* Where ranks go on after it, what may still come is waited for by mpi_land. */
 static void mpi_cancel(ronde__transport *transport, ronde__request *requests, int n) {
-  ronde__mpi_endpoint *self = endpoint_of(transport);
-  uint64_t now = ronde__now_ns();
+  uint64_t end = ronde__now_ns() + (ronde__transport_halts(transport) ? RONDE__HALT_NS : RONDE__CANCEL_NS);
   for (int i = 0; i < n; i++) {
-    ronde__mpi_message *m = requests[i].impl;
-    if (!m) continue;
-    bool nobody = ronde__transport_halts(transport) || atomic_load(&self->lost[m->peer]);
-    ronde__mpi_message_withdraw(self, m, now + (nobody ? RONDE__HALT_NS : RONDE__CANCEL_NS));
+    if (requests[i].impl) ronde__mpi_message_withdraw(endpoint_of(transport), requests[i].impl, end);
     requests[i].impl = NULL;
   }
 }

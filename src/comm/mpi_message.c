@@ -287,8 +287,8 @@ void ronde__mpi_messages_free(ronde__mpi_endpoint *self) {
 }
 
 /* A receive that no message has met is taken back; what a peer takes part in is waited for, shortly: MPI cannot take it
- * back. Past that the peer is dead or has left and the process about to end; or this rank goes on, and sees to it that all is over
- * before the memory is used again. */
+ * back. Nothing more is to come of one that is lost, has left, or has given up too. Past that the process is about to end; or this
+ * rank goes on, and sees to it that all is over before the memory is used again. */
 void ronde__mpi_message_withdraw(ronde__mpi_endpoint *self, ronde__mpi_message *m, uint64_t end_ns) {
   if (m->is_near) ronde__host_cancel(self->hosts.near, &m->near);
   if (m->in_chunks) {
@@ -302,7 +302,8 @@ void ronde__mpi_message_withdraw(ronde__mpi_endpoint *self, ronde__mpi_message *
   bool was_over = false;
   do {
     RONDE__IN_MPI(error = MPI_Testall(RONDE__MPI_WINDOW, m->chunks, &done, MPI_STATUSES_IGNORE));
-    bool over = atomic_load(&self->aborted) || atomic_load(&self->left_ns[m->peer]);
+    bool over =
+        atomic_load(&self->aborted) || atomic_load(&self->left_ns[m->peer]) || atomic_load(&self->lost[m->peer]);
     if (over && !was_over) end_ns = ronde__min(end_ns, ronde__now_ns() + RONDE__HALT_NS);
     was_over |= over;
   } while (error == MPI_SUCCESS && !done && ronde__now_ns() < end_ns);

@@ -262,8 +262,8 @@ static json_t *communication_json(const ronde__record_communication *communicati
 }
 
 /* The launcher knows how far each start had come, and where those began that have told; behind: the entry of the next loss, NULL:
- * this is the last, and the present start has gone on from resumed_step. A start that has not trained was lost with the state from which the next
- * one went on. */
+ * this is the last, and the present start has gone on from resumed_step. A start that has not trained was lost with the state from
+ * which the next one went on. */
 static void put_steps_lost(json_t *loss, json_t *behind, int64_t resumed_step) {
   bool in_vain = behind && json_is_false(json_object_get(behind, "trained"));
   if (!behind) json_object_set_new(loss, "resumed_step", json_integer(resumed_step));
