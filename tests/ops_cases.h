@@ -345,6 +345,7 @@ static const op_case op_cases[] = {
     LINEAR(7, 10, 1, 1, 67, .bias = true, .act = RELU),
     LINEAR(42, 67, 1, 1, 10, .bias = true, .act = TANH),
     LINEAR(126, 256, 1, 1, 64, .bias = true, .act = SIGMOID),
+    LINEAR(27, 100, 1, 1, 150, .bias = true, .act = RELU),
     LINEAR(7, 400, 1, 1, 120, .bias = true, .act = TANH),
     LINEAR(1, 513, 1, 1, 128, .bias = false),
     LINEAR(42, 513, 1, 1, 1, .bias = true),

@@ -44,8 +44,8 @@ const ronde__bf16 *ronde__bf16_available(int i) {
   return i >= 0 && (size_t)i < RONDE__COUNT(available) ? available[i] : NULL;
 }
 
-/* A Zen 4 issues vdpbf16ps as often as a multiply-add, which makes its peak twice that of f32; the Intel CPU that was
- * measured half as often. */
+/* Zen 4 and Zen 5 issue vdpbf16ps as often as a multiply-add, which makes its peak twice that of f32; the Intel CPU that
+ * was measured half as often. */
 bool ronde__bf16_pays(const ronde__bf16 *bf16) {
 #ifdef RONDE_HAVE_BF16
   return bf16->is_tiles || __builtin_cpu_is("amd");

@@ -64,8 +64,8 @@ typedef struct ronde__bf16 {
 const ronde__bf16 *ronde__bf16_get(const ronde__kernels *kernels);
 /* All that this CPU can run, the best first; NULL past the end. */
 const ronde__bf16 *ronde__bf16_available(int i);
-/* Whether it is expected to be faster than f32: AMX was measured on one CPU, AMD's AVX512_BF16 on a Zen 4
- * (docs/notebook/bf16.md). */
+/* Whether it is expected to be faster than f32: AMX was measured on one CPU, AMD's AVX512_BF16 on a
+ * Zen 4 and a Zen 5 (docs/notebook/bf16.md). */
 bool ronde__bf16_pays(const ronde__bf16 *bf16);
 
 #endif

@@ -174,12 +174,16 @@ typedef struct dot_tile {
   int64_t a_step; /* elements of A from one step of k to the next */
   float *c;
   bool add;
+  const char *fetched; /* what comes next is brought into the second cache: lines, so far */
+  int64_t apart;       /* bytes */
+  int lines;           /* for each pair of rows of B */
 } dot_tile;
 
 INLINE const uint16_t *at(const uint16_t *p, uint64_t bytes) { return (const uint16_t *)((const char *)p + bytes); }
 
 INLINE void tile(const int rows, const int panels, const dot_tile *whole) {
   const dot_tile p = *whole;
+  const char *fetched = p.fetched;
   __m512 sum[ROWS][2];
   UNROLL
   for (int i = 0; i < rows; i++) {
@@ -193,6 +197,7 @@ INLINE void tile(const int rows, const int panels, const dot_tile *whole) {
       int64_t n = left < RONDE__BF16_STEP ? left : RONDE__BF16_STEP;
       for (int64_t k = 0; k < n; k += 2, b += 2 * PANEL) {
         __m512bh row[2];
+        for (int line = 0; line < p.lines; line++, fetched += p.apart) __builtin_prefetch(fetched, 0, 2);
         UNROLL
         for (int v = 0; v < panels; v++) row[v] = (__m512bh)_mm512_loadu_si512(b + v * p.ldb * PANEL);
         UNROLL
@@ -227,10 +232,19 @@ static int rows_from(const ronde__gemm_shape *s, int i) {
   return s->operands == RONDE__OF_BF16_TILES ? TILE / 2 : rows + (i < longer * (rows + 1));
 }
 
+/* One line for each pair of rows where that gets all that is wanted, else two, so that what goes on is fetched slowly. */
+static int lines_wanted(const ronde__gemm_shape *s, int64_t pairs_of_tile, const ronde__ahead *ahead) {
+  int64_t n_tiles =
+      ronde__ceil_div(s->m, s->operands == RONDE__OF_BF16_TILES ? TILE / 2 : ROWS) * ronde__ceil_div(s->n, 2 * PANEL);
+  return ahead && ronde__ahead_left(ahead) > n_tiles * pairs_of_tile ? 2 : 1;
+}
+
 static void gemm_avx512(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
                         const uint64_t *b_offsets, int64_t count, float *c, ronde__ahead *ahead) {
   const ronde__gemm_shape *s = &gemm->shape;
   bool tiled = s->operands == RONDE__OF_BF16_TILES;
+  int64_t pairs_of_tile = count * (s->k / 2);
+  int lines = lines_wanted(s, pairs_of_tile, ahead);
   for (int j = 0; j < s->n; j += 2 * PANEL)
     for (int i = 0, rows; i < s->m; i += rows) {
       int64_t first = tiled ? i / TILE * TILE * s->lda + i % TILE * RONDE__BF16_STEP : i * s->lda;
@@ -247,6 +261,8 @@ static void gemm_avx512(const ronde__gemm *gemm, const void *a, const uint64_t *
                     .c = c + i * s->ldc + j,
                     .add = s->accumulate};
       rows = rows_from(s, i);
+      p.fetched = ronde__ahead_take(ahead, pairs_of_tile * lines, &p.apart);
+      p.lines = p.fetched ? lines : 0;
       tiles[rows][s->n - j > PANEL](&p);
     }
 }

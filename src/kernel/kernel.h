@@ -5,6 +5,7 @@
 #define RONDE_KERNEL_H
 
 #include "base/base.h"
+#include "kernel/ahead.h"
 
 /* What A and B are; those of bfloat16 (bf16.h) have sums of f32, and no trans_a. */
 typedef enum ronde__operand_form {
@@ -23,25 +24,6 @@ typedef struct ronde__gemm_shape {
   bool trans_a, accumulate;
   ronde__operand_form operands;
 } ronde__gemm_shape;
-
-/* Memory that is wanted soon: n ranges, each of `rows` rows (0: one) of `bytes` (whole lines), which begin `apart` bytes from
- * one another. Products bring it into the second cache beside their work, a line at a time, so that they wait for none of it;
- * what they leave behind is left to those that follow. */
-enum { RONDE__AHEAD_RANGES = 16, RONDE__AHEAD_LINE = 64 };
-typedef struct ronde__ahead {
-  const void *at[RONDE__AHEAD_RANGES];
-  int n;
-  int64_t bytes, rows, apart;
-  int range;         /* how far it is: this range, */
-  int64_t row, line; /* this row, and bytes of it */
-} ronde__ahead;
-
-/* The whole lines of so many bytes. */
-static inline int64_t ronde__ahead_lines(int64_t bytes) { return bytes / RONDE__AHEAD_LINE * RONDE__AHEAD_LINE; }
-static inline bool ronde__ahead_is_done(const ronde__ahead *ahead) { return ahead->range == ahead->n; }
-static inline bool ronde__ahead_has_begun(const ronde__ahead *ahead) {
-  return ahead->range || ahead->row || ahead->line;
-}
 
 typedef enum ronde__gemm_impl { RONDE__GEMM_TILE, RONDE__GEMM_XSMM } ronde__gemm_impl;
 

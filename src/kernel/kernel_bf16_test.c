@@ -156,6 +156,32 @@ static void check_gemm(const ronde__bf16 *bf16, const ronde__gemm_shape *s, int6
   floats_free(&packed_b);
 }
 
+/* What is wanted next is fetched by products without tiles, and changes no bit. */
+static void check_ahead(const ronde__bf16 *bf16, ronde__operand_form operands, int64_t rows) {
+  const ronde__gemm_shape shape = {.m = 48, .n = 64, .k = 64, .lda = 64, .ldb = 64, .ldc = 64, .operands = operands};
+  const ronde__gemm gemm = {.shape = shape, .fn = bf16->gemm};
+  floats a = floats_make(48 * 64 / 2, 1), b = floats_make(64 * 64 / 2, 1), wanted = floats_make(64 * 64, 0);
+  floats alone = floats_make(48 * 64, 1), beside = floats_make(48 * 64, 1);
+  const uint64_t none = 0;
+  ronde__ahead ahead = {.at = {wanted.at}, .n = 1, .bytes = 64 * 64 * (int64_t)sizeof(float) / rows, .rows = rows};
+  ahead.apart = ahead.bytes;
+  memset(a.at, 0x3f, (size_t)a.n * sizeof(float)), memset(b.at, 0x3e, (size_t)b.n * sizeof(float));
+  ronde__gemm_run(&gemm, a.at, &none, b.at, &none, 1, alone.at);
+  ronde__gemm_run_ahead(&gemm, a.at, &none, b.at, &none, 1, beside.at, &ahead);
+  assert_memory_equal(alone.at, beside.at, (size_t)alone.n * sizeof(float));
+  assert_int_equal(ronde__ahead_is_done(&ahead), !bf16->is_tiles);
+  assert_int_equal(ronde__ahead_has_begun(&ahead), !bf16->is_tiles);
+  floats_free(&a), floats_free(&b), floats_free(&wanted), floats_free(&alone), floats_free(&beside);
+}
+
+static void test_what_is_fetched_ahead_changes_nothing(void **unused) {
+  for (int i = 0; ronde__bf16_available(i); i++)
+    for (int64_t rows = 1; rows <= 4; rows += 3) {
+      check_ahead(ronde__bf16_available(i), RONDE__OF_BF16, rows);
+      check_ahead(ronde__bf16_available(i), RONDE__OF_BF16_TILES, rows);
+    }
+}
+
 static void check_gemms(const ronde__bf16 *bf16, int m, int k, int n) {
   bool may_be_tiles = m % 16 == 0 && k % RONDE__BF16_STEP == 0;
   ronde__gemm_shape shape = {.m = m,
@@ -221,8 +247,13 @@ static void test_choice(void **unused) {
 int main(void) {
   if (!ronde__bf16_available(0)) puts("SKIP: this CPU has no bfloat16: its kernels are not tested");
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_pack),   cmocka_unit_test(test_add),     cmocka_unit_test(test_special_numbers),
-      cmocka_unit_test(test_gemm),   cmocka_unit_test(test_threads), cmocka_unit_test(test_peak),
+      cmocka_unit_test(test_pack),
+      cmocka_unit_test(test_add),
+      cmocka_unit_test(test_special_numbers),
+      cmocka_unit_test(test_gemm),
+      cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_peak),
+      cmocka_unit_test(test_what_is_fetched_ahead_changes_nothing),
       cmocka_unit_test(test_choice),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

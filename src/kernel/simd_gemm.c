@@ -44,7 +44,7 @@ INLINE const float *at(const float *p, uint64_t bytes) { return (const float *)(
 /* The rows of A are reached from one pointer for every three, by scaled indices: few pointers to move. */
 enum { POINTERS = (ROWS + 2) / 3, VECS = 4 };
 /* Of the reduction, to a line that is fetched: two streams of memory beside a product of a hundred rows. */
-enum { STEPS = 4, LINE = RONDE__AHEAD_LINE };
+enum { STEPS = 4 };
 
 #define COLUMN(v) ((v) < vecs - 1 ? (v)*LANES : p.last)
 
@@ -151,27 +151,11 @@ WIDE_EACH(WIDE)
 #define WIDE_ENTRY(rows) [rows] = {wide_##rows, wide_trans_##rows},
 static const tile_fn wide_tiles[WIDE_ROWS + 1][2] = {WIDE_EACH(WIDE_ENTRY)}; /* by rows, trans_a */
 
-/* Rows of fewer bytes than a tile fetches are gone through side by side, a line of each. */
-enum { SHORT_ROW = 16 * LINE };
-
-/* Has the tile fetch the lines that come next: some of a row, or one of some rows. */
+/* Has the tile fetch the lines that come next. */
 static void fetch_some(gemm_panel *p, ronde__ahead *ahead) {
-  p->fetched = (const char *)p->a;
   p->line = 0;
-  if (!ahead || ronde__ahead_is_done(ahead)) return;
-  const int64_t rows = ronde__max(1, ahead->rows), lines = p->count * (p->k / STEPS);
-  p->fetched = (const char *)ahead->at[ahead->range] + ahead->row * ahead->apart + ahead->line;
-  if (rows > 1 && ahead->bytes <= SHORT_ROW) {
-    p->line = ahead->apart;
-    ahead->row += ronde__min(lines, rows - ahead->row);
-    if (ahead->row == rows) ahead->row = 0, ahead->line += LINE;
-    if (ahead->line == ahead->bytes) ahead->line = 0, ahead->range++;
-  } else {
-    p->line = LINE;
-    ahead->line += ronde__min(lines * LINE, ahead->bytes - ahead->line);
-    if (ahead->line == ahead->bytes) ahead->line = 0, ahead->row++;
-    if (ahead->row == rows) ahead->row = 0, ahead->range++;
-  }
+  const char *next = ronde__ahead_take(ahead, p->count * (p->k / STEPS), &p->line);
+  p->fetched = next ? next : (const char *)p->a;
 }
 
 /* Columns in whole panels of VECS vectors. */

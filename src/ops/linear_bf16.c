@@ -6,8 +6,9 @@
 #include "ops/linear.h"
 #include "ops/widen.h"
 
-/* About so much of a reduction is packed and multiplied at once; and of what is rounded so many rows, which stay in cache. */
-enum { STRIP = 512, ROWS_AT_ONCE = 2048 };
+/* About so much of a reduction is packed and multiplied at once; and of what is rounded so many rows, which stay in cache.
+ * Fewer rows than MANY do not pay for packing the weights, unless by tiles. */
+enum { STRIP = 512, ROWS_AT_ONCE = 2048, MANY = 24 };
 
 typedef struct linear_bf16_state {
   int64_t terms, k;                 /* k: K, rounded up to what a product takes */
@@ -85,7 +86,7 @@ static ronde_status linear_bf16_prepare(const ronde__op_desc *desc, void **state
   }
   ronde__gemm_shape weight = {.m = (int)bi,
                               .n = (int)bo,
-                              .k = (int)s->k,
+                              .k = (int)(desc->compute.bf16->is_tiles ? s->k : ronde__round_up(x->n, 2)),
                               .lda = s->k,
                               .ldb = s->k,
                               .ldc = bo,
@@ -169,6 +170,18 @@ static void linear_bf16_pack_input_part(void *arg, int thread, int n_threads) {
                               scratch_of(j, 0, false).input + begin * block);
 }
 
+/* The strip that item `next` begins with, or the one from `term` on of the item before it; n: of how many items. */
+static ronde__ahead weights_ahead(const ronde__linear_piece *j, int64_t next, int64_t term, int64_t n) {
+  const linear_bf16_state *s = j->state;
+  int64_t tile = j->desc->in[0].block * j->desc->out[0].block, item = next;
+  if (term < s->terms) item--;
+  else term = 0;
+  int64_t n_strip = ronde__min(strip_of(s->terms, j->desc->in[0].block), s->terms - term);
+  ronde__ahead ahead = {.n = item < n, .bytes = n_strip * tile * (int64_t)sizeof(float)};
+  ahead.at[0] = j->call->param[0] + item / s->n_pieces * ronde__linear_slab(j->desc) + term * tile;
+  return ahead;
+}
+
 static void linear_bf16_forward_part(void *arg, int thread, int n_threads) {
   const ronde__linear_piece *j = arg;
   const linear_bf16_state *s = j->state;
@@ -186,10 +199,11 @@ static void linear_bf16_forward_part(void *arg, int thread, int n_threads) {
     float *y = ronde__operand_room(out, j->call->out[0], at, to.sums);
     for (int64_t term = 0; term < s->terms; term += n_strip) {
       int64_t n = ronde__min(n_strip, s->terms - term);
+      ronde__ahead next = weights_ahead(j, item + 1, term + n, end);
       for (int64_t i = 0; i < n; i++)
         desc->compute.bf16->pack_panels(w + (term + i) * bi * bo, bo, bi, bo, bi, to.strip + i * bi * bo, bi);
-      ronde__gemm_run(term ? &pair->add : &pair->set, x + row0 * bi, s->forward.a + term, to.strip, s->forward.b + term,
-                      n, y);
+      ronde__gemm_run_ahead(term ? &pair->add : &pair->set, x + row0 * bi, s->forward.a + term, to.strip,
+                            s->forward.b + term, n, y, &next);
     }
     ronde__fused_bias_act(desc, j->call, ob, y, pair->set.shape.m);
     ronde__narrow(desc, out, y, pair->set.shape.m * bo, j->call->out[0], at);
@@ -239,16 +253,16 @@ static void linear_bf16_pack_gradient_part(void *arg, int thread, int n_threads)
 
 /* dx [rows][bi] (+)= the sums over a strip of output blocks, of rows from row0 on. */
 static void linear_bf16_data_rows(const ronde__linear_piece *j, const ronde__gemm_pair *pair, int64_t row0, bool add,
-                                  const scratch *to, float *dx) {
+                                  const scratch *to, float *dx, ronde__ahead *next) {
   const linear_bf16_state *s = j->state;
   const ronde__phys *y = &j->desc->out[0];
   const uint16_t *rows = y->bf16 ? (const uint16_t *)j->call->dout[0] : to->rows;
-  ronde__gemm_run(add ? &pair->add : &pair->set, rows + row0 * y->block, s->data.a + j->ob0, to->strip, s->data.b,
-                  j->n_obs, dx);
+  ronde__gemm_run_ahead(add ? &pair->add : &pair->set, rows + row0 * y->block, s->data.a + j->ob0, to->strip, s->data.b,
+                        j->n_obs, dx, next);
 }
 
 /* A piece of dX of a term's channel block, which is the sum over output blocks of dY W^T. */
-static void linear_bf16_data_piece(const ronde__linear_piece *j, int64_t term, const scratch *to) {
+static void linear_bf16_data_piece(const ronde__linear_piece *j, int64_t term, const scratch *to, ronde__ahead *next) {
   const linear_bf16_state *s = j->state;
   const ronde__op_desc *desc = j->desc;
   const ronde__phys *x = &desc->in[0];
@@ -262,7 +276,7 @@ static void linear_bf16_data_piece(const ronde__linear_piece *j, int64_t term, c
   if (!rounds_at_once(desc)) {
     float *dx = ronde__operand_room(x, din, at, to->dx + at);
     if (is_first && accumulate) ronde__widen(desc, x, din, at, elems, dx);
-    linear_bf16_data_rows(j, &s->data_rows[0], 0, accumulate || !is_first, to, dx);
+    linear_bf16_data_rows(j, &s->data_rows[0], 0, accumulate || !is_first, to, dx, next);
     if (j->ob0 == 0) ronde__narrow(desc, x, dx, elems, din, at);
     return;
   }
@@ -270,30 +284,63 @@ static void linear_bf16_data_piece(const ronde__linear_piece *j, int64_t term, c
     const ronde__gemm_pair *pair = &s->data_rows[row + s->data_piece >= x->n];
     int64_t n = pair->set.shape.m * bi;
     if (accumulate) ronde__widen(desc, x, din, at + row * bi, n, to->sums);
-    linear_bf16_data_rows(j, pair, row, accumulate, to, to->sums);
+    linear_bf16_data_rows(j, pair, row, accumulate, to, to->sums, next);
     ronde__narrow(desc, x, to->sums, n, din, at + row * bi);
   }
 }
 
-/* dW of a tile, X_term^T dY; handed on by a few rows. */
-static void linear_bf16_weight_tile(const ronde__linear_piece *j, int64_t ob, int64_t term, int64_t next,
-                                    const scratch *to) {
+/* The tiles of the piece's output blocks and of a term. */
+static ronde__ahead tiles_ahead(const ronde__linear_piece *j, int64_t term) {
+  int64_t tile = j->desc->in[0].block * j->desc->out[0].block, slab = ronde__linear_slab(j->desc);
+  const int64_t size = sizeof(float);
+  return (ronde__ahead){.at = {j->call->param[0] + j->ob0 * slab + term * tile},
+                        .n = 1,
+                        .bytes = tile * size,
+                        .rows = j->n_obs,
+                        .apart = slab * size};
+}
+
+/* A tile of the weight, and where it lies. */
+typedef struct weight_item {
+  int64_t ob, term, place;
+} weight_item;
+
+static weight_item weight_item_at(const ronde__linear_piece *j, int64_t i) {
+  int64_t ob = j->ob0 + i % j->n_obs, term = i / j->n_obs;
+  int64_t tile = j->desc->in[0].block * j->desc->out[0].block;
+  return (weight_item){ob, term, ob * ronde__linear_slab(j->desc) + term * tile};
+}
+
+/* Where products fetch nothing: by a few rows, and beside each the same rows of the `next` weights. */
+static void hand_on_rows(const ronde__linear_piece *j, weight_item of, const float *dw, const float *next) {
+  const ronde__op_call *call = j->call;
+  int64_t bo = j->desc->out[0].block, some = RONDE__LINEAR_FETCHED * bo;
+  for (int64_t at = 0; at < j->desc->in[0].block * bo; at += some) {
+    size_t begin = (size_t)(of.place + at);
+    ronde__linear_fetch(next + at, some);
+    call->listener.final(call->listener.user,
+                         &(ronde__gradient){0, begin, begin + (size_t)some, dw + at, true, false, NULL});
+  }
+}
+
+/* dW of tile i, X_term^T dY; what the update of the next one, which is before `end`, goes through is fetched. */
+static void linear_bf16_weight_tile(const ronde__linear_piece *j, int64_t i, int64_t end, const scratch *to) {
   const linear_bf16_state *s = j->state;
   const ronde__op_call *call = j->call;
-  int64_t bi = j->desc->in[0].block, bo = j->desc->out[0].block, slab = ob * ronde__linear_slab(j->desc);
-  int64_t place = slab + term * bi * bo;
-  float *dw = j->desc->in_pieces ? to->tile : call->dparam[0] + place;
+  const weight_item of = weight_item_at(j, i), next = weight_item_at(j, ronde__min(i + 1, end - 1));
+  int64_t bi = j->desc->in[0].block, bo = j->desc->out[0].block;
+  float *dw = j->desc->in_pieces ? to->tile : call->dparam[0] + of.place;
+  ronde__ahead ahead = {.bytes = bi * bo * (int64_t)sizeof(float)};
   uint64_t zero = 0;
-  ronde__gemm_run(call->accumulate_dparam[0] ? &s->weight.add : &s->weight.set, to->input + term * bi * s->k, &zero,
-                  to->panels + ob * s->k * bo, &zero, 1, dw);
-  const float *ahead = call->param[0] + slab + next * bi * bo;
-  for (int64_t row = 0; row < bi; row += RONDE__LINEAR_FETCHED) {
-    size_t begin = (size_t)(place + row * bo), n = (size_t)(RONDE__LINEAR_FETCHED * bo);
-    ronde__linear_fetch(ahead + row * bo, (int64_t)n);
-    if (j->desc->in_pieces)
-      call->listener.final(call->listener.user,
-                           &(ronde__gradient){0, begin, begin + n, dw + row * bo, true, false, NULL});
-  }
+  if (j->desc->in_pieces && i + 1 < end) ahead.n = ronde__op_gradient_touches(call, 0, (size_t)next.place, ahead.at);
+  ronde__gemm_run_ahead(call->accumulate_dparam[0] ? &s->weight.add : &s->weight.set, to->input + of.term * bi * s->k,
+                        &zero, to->panels + of.ob * s->k * bo, &zero, 1, dw, &ahead);
+  if (!j->desc->in_pieces) return;
+  if (ronde__ahead_has_begun(&ahead)) {
+    size_t begin = (size_t)of.place;
+    call->listener.final(call->listener.user,
+                         &(ronde__gradient){0, begin, begin + (size_t)(bi * bo), dw, true, true, NULL});
+  } else hand_on_rows(j, of, dw, call->param[0] + weight_item_at(j, ronde__min(i + j->n_obs, end - 1)).place);
 }
 
 /* Both gradients of the piece in one pass over its weights, while a term's tiles are in cache. */
@@ -304,9 +351,10 @@ static void linear_bf16_backward_part(void *arg, int thread, int n_threads) {
   int64_t begin, end;
   ronde__thread_chunk(s->terms, thread, n_threads, &begin, &end);
   for (int64_t term = begin; term < end; term++) {
-    if (j->call->din[0]) linear_bf16_data_piece(j, term, &to);
-    for (int64_t ob = j->ob0; ob < j->ob0 + j->n_obs && !j->desc->frozen[0]; ob++)
-      linear_bf16_weight_tile(j, ob, term, ronde__min(term + 1, end - 1), &to);
+    ronde__ahead next = tiles_ahead(j, ronde__min(term + 1, end - 1));
+    if (j->call->din[0]) linear_bf16_data_piece(j, term, &to, &next);
+    for (int64_t i = term * j->n_obs; i < (term + 1) * j->n_obs && !j->desc->frozen[0]; i++)
+      linear_bf16_weight_tile(j, i, end * j->n_obs, &to);
   }
 }
 
@@ -326,7 +374,8 @@ static const char *linear_bf16_implementation(const ronde__op_desc *desc, const 
 }
 
 static bool linear_bf16_takes(const ronde__op_desc *desc) {
-  return desc->compute.bf16 && desc->in[0].layout == RONDE__BLOCKS;
+  const ronde__bf16 *bf16 = desc->compute.bf16;
+  return bf16 && desc->in[0].layout == RONDE__BLOCKS && (bf16->is_tiles || desc->in[0].n >= MANY);
 }
 
 const ronde__form ronde__linear_bf16 = {

@@ -69,11 +69,10 @@ static void recurrent_layouts(ronde__op_desc *desc, const ronde__shape *in, cons
     desc->param[ronde__peepholes_at(&desc->attr)] = ronde__weight_layout_make(RONDE__PLAIN, 3 * h, 1, 1, 1, 1);
 }
 
-/* Sizes of whole panels. By dot products of pairs gnmt's step took 1.14 times as long as in f32. */
+/* Sizes of whole panels. */
 static bool takes_bf16(const ronde__op_desc *desc) {
   const ronde__bf16 *bf16 = desc->compute.bf16;
-  return bf16 && bf16->is_tiles && desc->in[0].w % RONDE__BF16_PANEL == 0 &&
-         desc->attr.out_channels % RONDE__BF16_PANEL == 0;
+  return bf16 && desc->in[0].w % RONDE__BF16_PANEL == 0 && desc->attr.out_channels % RONDE__BF16_PANEL == 0;
 }
 
 static ronde_status prepare_bf16(const ronde__op_desc *desc, void **state_out) {
