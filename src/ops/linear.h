@@ -27,6 +27,11 @@ static inline int64_t ronde__linear_slab(const ronde__op_desc *desc) {
   return ronde__weight_elems(&desc->param[0]) / ronde__phys_blocks(&desc->out[0]);
 }
 
+/* Of a tile [bi][bo]. */
+static inline int64_t ronde__linear_tile_elems(const ronde__op_desc *desc) {
+  return desc->in[0].block * desc->out[0].block;
+}
+
 /* Begins to bring n elements of weights into cache. */
 static inline void ronde__linear_fetch(const float *ahead, int64_t n) {
   for (int64_t i = 0; i < n; i += 16) __builtin_prefetch(ahead + i, 0, 2);
@@ -45,7 +50,19 @@ typedef struct ronde__linear_piece {
 void ronde__linear_backward_pieces(const ronde__op_desc *desc, const void *state, const ronde__op_call *call,
                                    int64_t piece, void (*part)(void *piece, int thread, int n_threads));
 
-/* The tiles [bi][bo] of weights of n output blocks and one term of BLOCKS, transposed: [n][bo][bi]. */
+/* Tile i of a piece's weights, term by term, and where it lies in them. */
+typedef struct ronde__linear_tile {
+  int64_t ob, term, place;
+} ronde__linear_tile;
+
+static inline ronde__linear_tile ronde__linear_tile_of(const ronde__linear_piece *j, int64_t i) {
+  int64_t ob = j->ob0 + i % j->n_obs, term = i / j->n_obs;
+  return (ronde__linear_tile){ob, term, ob * ronde__linear_slab(j->desc) + term * ronde__linear_tile_elems(j->desc)};
+}
+
+/* The tiles of weights of n output blocks and one term, as what is wanted next. */
+ronde__ahead ronde__linear_tiles_ahead(const ronde__linear_piece *j, int64_t ob0, int64_t n, int64_t term);
+/* The same, in BLOCKS, transposed: [n][bo][bi]. */
 void ronde__linear_turn(const ronde__linear_piece *j, int64_t ob0, int64_t n, int64_t term, float *turned);
 
 /* The operands of a layer's sums in f32: x and w of each full term; and of each output block dy and the transposed w, where

@@ -170,16 +170,15 @@ static void linear_bf16_pack_input_part(void *arg, int thread, int n_threads) {
                               scratch_of(j, 0, false).input + begin * block);
 }
 
-/* The strip that item `next` begins with, or the one from `term` on of the item before it; n: of how many items. */
-static ronde__ahead weights_ahead(const ronde__linear_piece *j, int64_t next, int64_t term, int64_t n) {
+/* The strip of an item's weights that begins with `term`; past its last one the first of the next item before `end`. */
+static ronde__ahead strip_ahead(const ronde__linear_piece *j, int64_t item, int64_t term, int64_t end) {
   const linear_bf16_state *s = j->state;
-  int64_t tile = j->desc->in[0].block * j->desc->out[0].block, item = next;
-  if (term < s->terms) item--;
-  else term = 0;
+  const int64_t tile = ronde__linear_tile_elems(j->desc);
+  if (term == s->terms) item++, term = 0;
   int64_t n_strip = ronde__min(strip_of(s->terms, j->desc->in[0].block), s->terms - term);
-  ronde__ahead ahead = {.n = item < n, .bytes = n_strip * tile * (int64_t)sizeof(float)};
-  ahead.at[0] = j->call->param[0] + item / s->n_pieces * ronde__linear_slab(j->desc) + term * tile;
-  return ahead;
+  return (ronde__ahead){.at = {j->call->param[0] + item / s->n_pieces * ronde__linear_slab(j->desc) + term * tile},
+                        .n = item < end,
+                        .bytes = n_strip * tile * (int64_t)sizeof(float)};
 }
 
 static void linear_bf16_forward_part(void *arg, int thread, int n_threads) {
@@ -199,7 +198,7 @@ static void linear_bf16_forward_part(void *arg, int thread, int n_threads) {
     float *y = ronde__operand_room(out, j->call->out[0], at, to.sums);
     for (int64_t term = 0; term < s->terms; term += n_strip) {
       int64_t n = ronde__min(n_strip, s->terms - term);
-      ronde__ahead next = weights_ahead(j, item + 1, term + n, end);
+      ronde__ahead next = strip_ahead(j, item, term + n, end);
       for (int64_t i = 0; i < n; i++)
         desc->compute.bf16->pack_panels(w + (term + i) * bi * bo, bo, bi, bo, bi, to.strip + i * bi * bo, bi);
       ronde__gemm_run_ahead(term ? &pair->add : &pair->set, x + row0 * bi, s->forward.a + term, to.strip,
@@ -289,58 +288,40 @@ static void linear_bf16_data_piece(const ronde__linear_piece *j, int64_t term, c
   }
 }
 
-/* The tiles of the piece's output blocks and of a term. */
-static ronde__ahead tiles_ahead(const ronde__linear_piece *j, int64_t term) {
-  int64_t tile = j->desc->in[0].block * j->desc->out[0].block, slab = ronde__linear_slab(j->desc);
-  const int64_t size = sizeof(float);
-  return (ronde__ahead){.at = {j->call->param[0] + j->ob0 * slab + term * tile},
-                        .n = 1,
-                        .bytes = tile * size,
-                        .rows = j->n_obs,
-                        .apart = slab * size};
+/* Hands elements [begin, begin + n) of a tile on, if it is handed on in pieces. */
+static void hand_on(const ronde__linear_piece *j, ronde__linear_tile of, const float *dw, int64_t begin, int64_t n,
+                    bool fetched) {
+  size_t at = (size_t)(of.place + begin);
+  if (j->desc->in_pieces)
+    j->call->listener.final(j->call->listener.user,
+                            &(ronde__gradient){0, at, at + (size_t)n, dw + begin, true, fetched, NULL});
 }
 
-/* A tile of the weight, and where it lies. */
-typedef struct weight_item {
-  int64_t ob, term, place;
-} weight_item;
-
-static weight_item weight_item_at(const ronde__linear_piece *j, int64_t i) {
-  int64_t ob = j->ob0 + i % j->n_obs, term = i / j->n_obs;
-  int64_t tile = j->desc->in[0].block * j->desc->out[0].block;
-  return (weight_item){ob, term, ob * ronde__linear_slab(j->desc) + term * tile};
-}
-
-/* Where products fetch nothing: by a few rows, and beside each the same rows of the `next` weights. */
-static void hand_on_rows(const ronde__linear_piece *j, weight_item of, const float *dw, const float *next) {
-  const ronde__op_call *call = j->call;
-  int64_t bo = j->desc->out[0].block, some = RONDE__LINEAR_FETCHED * bo;
-  for (int64_t at = 0; at < j->desc->in[0].block * bo; at += some) {
-    size_t begin = (size_t)(of.place + at);
-    ronde__linear_fetch(next + at, some);
-    call->listener.final(call->listener.user,
-                         &(ronde__gradient){0, begin, begin + (size_t)some, dw + at, true, false, NULL});
-  }
-}
-
-/* dW of tile i, X_term^T dY; what the update of the next one, which is before `end`, goes through is fetched. */
+/* dW of tile i, X_term^T dY. The product fetches what the update of the next tile, which is before `end`, goes through, or
+ * where its gradient goes. Where products fetch nothing, it is handed on by a few rows, and the weights of the next term are
+ * fetched beside each. */
 static void linear_bf16_weight_tile(const ronde__linear_piece *j, int64_t i, int64_t end, const scratch *to) {
   const linear_bf16_state *s = j->state;
   const ronde__op_call *call = j->call;
-  const weight_item of = weight_item_at(j, i), next = weight_item_at(j, ronde__min(i + 1, end - 1));
-  int64_t bi = j->desc->in[0].block, bo = j->desc->out[0].block;
+  const ronde__linear_tile of = ronde__linear_tile_of(j, i), next = ronde__linear_tile_of(j, i + 1);
+  const int64_t bi = j->desc->in[0].block, bo = j->desc->out[0].block, elems = bi * bo,
+                some = RONDE__LINEAR_FETCHED * bo;
   float *dw = j->desc->in_pieces ? to->tile : call->dparam[0] + of.place;
-  ronde__ahead ahead = {.bytes = bi * bo * (int64_t)sizeof(float)};
+  ronde__ahead ahead = {.bytes = elems * (int64_t)sizeof(float)};
   uint64_t zero = 0;
-  if (j->desc->in_pieces && i + 1 < end) ahead.n = ronde__op_gradient_touches(call, 0, (size_t)next.place, ahead.at);
+  if (i + 1 < end && j->desc->in_pieces) ahead.n = ronde__op_gradient_touches(call, 0, (size_t)next.place, ahead.at);
+  else if (i + 1 < end) ahead.at[ahead.n++] = call->dparam[0] + next.place;
   ronde__gemm_run_ahead(call->accumulate_dparam[0] ? &s->weight.add : &s->weight.set, to->input + of.term * bi * s->k,
                         &zero, to->panels + of.ob * s->k * bo, &zero, 1, dw, &ahead);
-  if (!j->desc->in_pieces) return;
   if (ronde__ahead_has_begun(&ahead)) {
-    size_t begin = (size_t)of.place;
-    call->listener.final(call->listener.user,
-                         &(ronde__gradient){0, begin, begin + (size_t)(bi * bo), dw, true, true, NULL});
-  } else hand_on_rows(j, of, dw, call->param[0] + weight_item_at(j, ronde__min(i + j->n_obs, end - 1)).place);
+    hand_on(j, of, dw, 0, elems, true);
+    return;
+  }
+  const float *weights = call->param[0] + ronde__linear_tile_of(j, i + j->n_obs < end ? i + j->n_obs : i).place;
+  for (int64_t at = 0; at < elems; at += some) {
+    ronde__linear_fetch(weights + at, some);
+    hand_on(j, of, dw, at, some, false);
+  }
 }
 
 /* Both gradients of the piece in one pass over its weights, while a term's tiles are in cache. */
@@ -351,7 +332,7 @@ static void linear_bf16_backward_part(void *arg, int thread, int n_threads) {
   int64_t begin, end;
   ronde__thread_chunk(s->terms, thread, n_threads, &begin, &end);
   for (int64_t term = begin; term < end; term++) {
-    ronde__ahead next = tiles_ahead(j, ronde__min(term + 1, end - 1));
+    ronde__ahead next = ronde__linear_tiles_ahead(j, j->ob0, j->n_obs, ronde__min(term + 1, end - 1));
     if (j->call->din[0]) linear_bf16_data_piece(j, term, &to, &next);
     for (int64_t i = term * j->n_obs; i < (term + 1) * j->n_obs && !j->desc->frozen[0]; i++)
       linear_bf16_weight_tile(j, i, end * j->n_obs, &to);

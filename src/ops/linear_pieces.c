@@ -14,6 +14,16 @@ void ronde__linear_backward_pieces(const ronde__op_desc *desc, const void *state
   }
 }
 
+ronde__ahead ronde__linear_tiles_ahead(const ronde__linear_piece *j, int64_t ob0, int64_t n, int64_t term) {
+  int64_t slab = ronde__linear_slab(j->desc), tile = ronde__linear_tile_elems(j->desc);
+  const int64_t size = sizeof(float);
+  return (ronde__ahead){.at = {j->call->param[0] + ob0 * slab + term * tile},
+                        .n = n > 0,
+                        .bytes = tile * size,
+                        .rows = n,
+                        .apart = slab * size};
+}
+
 void ronde__linear_turn(const ronde__linear_piece *j, int64_t ob0, int64_t n, int64_t term, float *turned) {
   int64_t bi = j->desc->in[0].block, bo = j->desc->out[0].block;
   const float *w = j->call->param[0] + ob0 * ronde__linear_slab(j->desc) + term * bi * bo;

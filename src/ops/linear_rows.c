@@ -98,18 +98,17 @@ static ronde_status linear_rows_prepare(const ronde__op_desc *desc, void **state
   return RONDE_OK;
 }
 
-static int64_t tile_elems(const ronde__op_desc *desc) { return desc->in[0].block * desc->out[0].block; }
-
 /* Transposed weights of a thread: those of a piece's outputs and one block of inputs. */
 static int64_t turned_elems(const ronde__op_desc *desc, const linear_rows_state *s) {
-  return outputs_together(desc, s) * tile_elems(desc);
+  return outputs_together(desc, s) * ronde__linear_tile_elems(desc);
 }
 
 /* Of weights' gradients that are handed on at once: a tile a thread; or, where several chunks add to each, those of
  * outputs_together(). */
 static int64_t gradient_elems(const ronde__op_desc *desc, const linear_rows_state *s) {
   if (!desc->in_pieces) return 0;
-  return s->chunks.n == 1 ? desc->threads * tile_elems(desc) : outputs_together(desc, s) * ronde__linear_slab(desc);
+  return s->chunks.n == 1 ? desc->threads * ronde__linear_tile_elems(desc)
+                          : outputs_together(desc, s) * ronde__linear_slab(desc);
 }
 
 /* Backward: transposed weights, and then gradients of weights. */
@@ -142,8 +141,9 @@ static void forward_piece(const ronde__linear_piece *j, int64_t chunk, linear_sp
   const float *from = j->call->in[0] + chunk * s->chunks.rows * x->block, *w = j->call->param[0];
   for (int64_t ob = obs.begin; ob < obs.end; ob++) {
     float *to = j->call->out[0] + (ob * y->n + chunk * s->chunks.rows) * y->block;
-    ronde__ahead next = {.n = ob + 1 < obs.end, .bytes = terms.count * tile_elems(j->desc) * (int64_t)sizeof(float)};
-    next.at[0] = w + (ob + 1) * ronde__linear_slab(j->desc) + ibs.begin * tile_elems(j->desc);
+    ronde__ahead next = {.n = ob + 1 < obs.end,
+                         .bytes = terms.count * ronde__linear_tile_elems(j->desc) * (int64_t)sizeof(float)};
+    next.at[0] = w + (ob + 1) * ronde__linear_slab(j->desc) + ibs.begin * ronde__linear_tile_elems(j->desc);
     ronde__gemm_sum_by(pair, &terms, terms.count, ronde__gemm_piece(pair, terms.count), from,
                        w + ob * ronde__linear_slab(j->desc), to, piece > 0, &next);
     if (piece == s->in_pieces - 1) ronde__fused_bias_act(j->desc, j->call, ob, to, pair->set.shape.m);
@@ -166,15 +166,6 @@ static ronde_status linear_rows_forward(const ronde__op_desc *desc, const void *
   return RONDE_OK;
 }
 
-/* Tiles of a piece's outputs and input block ib, as far as there is room to note them. */
-static ronde__ahead tiles_ahead(const ronde__linear_piece *j, linear_span obs, int64_t ib) {
-  ronde__ahead ahead = {.n = (int)ronde__min(obs.end - obs.begin, RONDE__AHEAD_RANGES),
-                        .bytes = tile_elems(j->desc) * (int64_t)sizeof(float)};
-  for (int i = 0; i < ahead.n; i++)
-    ahead.at[i] = j->call->param[0] + (obs.begin + i) * ronde__linear_slab(j->desc) + ib * tile_elems(j->desc);
-  return ahead;
-}
-
 /* dX of a chunk: sums over one piece of its outputs. */
 static void data_piece(const ronde__linear_piece *j, int64_t chunk, linear_span ibs, int64_t piece, float *turned) {
   const linear_rows_state *s = j->state;
@@ -185,7 +176,7 @@ static void data_piece(const ronde__linear_piece *j, int64_t chunk, linear_span 
   for (int64_t ib = ibs.begin; ib < ibs.end; ib++) {
     ronde__ahead next = {0};
     ronde__linear_turn(j, obs.begin, obs.end - obs.begin, ib, turned);
-    if (ib + 1 < ibs.end) next = tiles_ahead(j, obs, ib + 1);
+    if (ib + 1 < ibs.end) next = ronde__linear_tiles_ahead(j, obs.begin, obs.end - obs.begin, ib + 1);
     ronde__gemm_sum_by(pair, &terms, terms.count, ronde__gemm_piece(pair, terms.count),
                        j->call->dout[0] + chunk * s->chunks.rows * y->block, turned,
                        j->call->din[0] + (ib * x->n + chunk * s->chunks.rows) * x->block,
@@ -217,35 +208,26 @@ static void sum_rows(const ronde__op_desc *desc, const linear_rows_state *s, boo
                         dy + done * desc->out[0].block, &none, 1, dw, next);
 }
 
-/* Of the weights' gradients of j's outputs in a chunk: a tile. */
-typedef struct weight_item {
-  int64_t ob, ib, place; /* place: in the weights */
-} weight_item;
-
-static weight_item weight_item_at(const ronde__linear_piece *j, int64_t i) {
-  int64_t ob = j->ob0 + i % j->n_obs, ib = i / j->n_obs;
-  return (weight_item){ob, ib, ob * ronde__linear_slab(j->desc) + ib * tile_elems(j->desc)};
-}
-
-static float *gradient_at(const ronde__linear_piece *j, weight_item of, int thread) {
+static float *gradient_at(const ronde__linear_piece *j, ronde__linear_tile of, int thread) {
   if (!j->desc->in_pieces) return j->call->dparam[0] + of.place;
   bool one = ((const linear_rows_state *)j->state)->chunks.n == 1;
-  return j->call->work + (one ? thread * tile_elems(j->desc) : of.place - j->ob0 * ronde__linear_slab(j->desc));
+  return j->call->work +
+         (one ? thread * ronde__linear_tile_elems(j->desc) : of.place - j->ob0 * ronde__linear_slab(j->desc));
 }
 
 /* What chunk adds to the gradient of a tile: X^T dY. next: the tile that comes then, or NULL. */
-static void weight_tile(const ronde__linear_piece *j, int64_t chunk, weight_item of, const weight_item *next,
-                        int thread) {
+static void weight_tile(const ronde__linear_piece *j, int64_t chunk, ronde__linear_tile of,
+                        const ronde__linear_tile *next, int thread) {
   const linear_rows_state *s = j->state;
   const ronde__phys *x = &j->desc->in[0], *y = &j->desc->out[0];
   const ronde__op_call *call = j->call;
-  const int64_t row = chunk * s->chunks.rows, elems = tile_elems(j->desc);
+  const int64_t row = chunk * s->chunks.rows, elems = ronde__linear_tile_elems(j->desc);
   const bool last = chunk == s->chunks.n - 1, hands_on = last && j->desc->in_pieces;
   ronde__ahead ahead = {.bytes = elems * (int64_t)sizeof(float)};
   float *dw = gradient_at(j, of, thread);
   if (hands_on && next) ahead.n = ronde__op_gradient_touches(call, 0, (size_t)next->place, ahead.at);
   if (!j->desc->in_pieces && next) ahead.at[ahead.n++] = call->dparam[0] + next->place;
-  sum_rows(j->desc, s, last, call->in[0] + (of.ib * x->n + row) * x->block,
+  sum_rows(j->desc, s, last, call->in[0] + (of.term * x->n + row) * x->block,
            call->dout[0] + (of.ob * y->n + row) * y->block, dw, chunk || call->accumulate_dparam[0], &ahead);
   if (!hands_on) return;
   size_t begin = (size_t)of.place, end = begin + (size_t)elems;
@@ -261,8 +243,8 @@ static void weight_part(void *arg, int thread, int n_threads) {
   ronde__thread_chunk(j->n_obs * ronde__phys_blocks(&j->desc->in[0]), thread, n_threads, &begin, &end);
   for (int64_t chunk = 0; chunk < ((const linear_rows_state *)j->state)->chunks.n; chunk++)
     for (int64_t i = begin; i < end; i++) {
-      weight_item next = weight_item_at(j, i + 1);
-      weight_tile(j, chunk, weight_item_at(j, i), i + 1 < end ? &next : NULL, thread);
+      ronde__linear_tile next = ronde__linear_tile_of(j, i + 1);
+      weight_tile(j, chunk, ronde__linear_tile_of(j, i), i + 1 < end ? &next : NULL, thread);
     }
 }
 
