@@ -114,9 +114,9 @@ static void check(const ronde__form *form, const shape *shape, bool accumulate) 
   free(o.x), free(o.w), free(o.dy);
 }
 
-/* Many chunks; and so many channels that each chunk transforms the weights anew. */
+/* Many chunks; and so many channels that each chunk transforms the weights anew, their gradient in one chunk and in several. */
 static void test_winograd(void **state) {
-  static const shape shapes[] = {{64, 64, 24}, {256, 256, 7}};
+  static const shape shapes[] = {{64, 64, 24}, {256, 256, 7}, {256, 256, 12}};
   for (size_t i = 0; i < (SMALL_CASES_ONLY ? 1 : RONDE__COUNT(shapes)); i++) {
     ronde__op_desc desc = describe(&shapes[i], 1);
     assert_true(ronde__conv_winograd.takes(&desc));

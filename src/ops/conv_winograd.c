@@ -57,20 +57,20 @@ static bool conv_winograd_takes(const ronde__op_desc *desc) {
   if (!ronde__conv_is_between(desc, RONDE__BLOCKS, RONDE__BLOCKS)) return false;
   if (a->kernel[0] != TAPS || a->kernel[1] != TAPS || !ronde__window_is_plain(a)) return false;
   if (a->padding[0] >= TAPS || a->padding[1] >= TAPS) return false;
-  bool many = ronde__winograd_rows_of(&desc->in[0], &desc->out[0]).count >= MIN_ROWS;
+  bool many = ronde__winograd_rows_of(&desc->in[0], &desc->out[0], false).count >= MIN_ROWS;
   return desc->in[0].c >= 32 && desc->out[0].c >= 32 && many && saving(desc, &desc->out[0]) > MIN_SAVING;
 }
 
 /* A gradient that is a sum of few products is often exactly zero, and rounding noise in place of a zero is what Adam
  * makes a whole step of. */
 static bool sums_are_short(const ronde__op_desc *desc) {
-  return ronde__winograd_rows_of(&desc->in[0], &desc->out[0]).count < 32;
+  return ronde__winograd_rows_of(&desc->in[0], &desc->out[0], false).count < 32;
 }
 
 /* ---- preparation ------------------------------------------------------------------------------------------------- */
 
 static pass pass_make(const ronde__op_desc *desc, const ronde__phys *from, const ronde__phys *to, int top, int left) {
-  pass p = {.to = *to, .to_blocks = ronde__phys_blocks(to), .rows = ronde__winograd_rows_of(from, to)};
+  pass p = {.to = *to, .to_blocks = ronde__phys_blocks(to), .rows = ronde__winograd_rows_of(from, to, false)};
   p.from = ronde__winograd_operand_of(from, RONDE__WINOGRAD_INPUT, top, left, &p.rows);
   p.block_by_block = (p.rows.n_chunks == 1 || p.rows.many_channels) && p.to_blocks >= 2 * desc->threads;
   p.group = p.block_by_block ? 1 : ronde__min(p.rows.n_chunks, desc->threads);

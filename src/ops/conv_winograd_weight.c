@@ -6,7 +6,7 @@ enum { IN = RONDE__WINOGRAD_IN, TAPS = RONDE__WINOGRAD_TAPS, PLACES = RONDE__WIN
 
 void ronde__winograd_weight_create(const ronde__op_desc *desc, ronde__winograd_weight *p) {
   const ronde__phys *in = &desc->in[0], *out = &desc->out[0];
-  p->rows = ronde__winograd_rows_of(in, out);
+  p->rows = ronde__winograd_rows_of(in, out, true);
   p->x =
       ronde__winograd_operand_of(in, RONDE__WINOGRAD_INPUT, -desc->attr.padding[0], -desc->attr.padding[1], &p->rows);
   p->dy = ronde__winograd_operand_of(out, RONDE__WINOGRAD_OUTPUT_GRADIENT, 0, 0, &p->rows);

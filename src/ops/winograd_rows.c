@@ -6,20 +6,21 @@
 /* Channels on both sides: transformed weights of 2 MB, which come from the third cache, and of 9 MB. */
 enum { SOME_CHANNELS = 128, MANY_CHANNELS = 256 };
 
-/* About how many rows a chunk has: the more weights, the more rows that share them. */
-static int64_t rows_wanted(const ronde__phys *in, const ronde__phys *out, bool many_channels) {
-  if (many_channels) return 100;
+/* About how many rows a chunk has: the more weights, the more rows that share them. A gradient of many weights is added to
+ * by each chunk, from beyond the second cache. */
+static int64_t rows_wanted(const ronde__phys *in, const ronde__phys *out, bool many_channels, bool of_weights) {
+  if (many_channels) return of_weights ? 256 : 100;
   return in->c * out->c < SOME_CHANNELS * SOME_CHANNELS ? 48 : 64;
 }
 
 enum { OUT = RONDE__WINOGRAD_OUT, IN = RONDE__WINOGRAD_IN, PLACES = RONDE__WINOGRAD_PLACES };
 
 /* Chunks of nearly equal length end between tiles, or cut a tile's examples in nearly equal parts. */
-ronde__winograd_rows ronde__winograd_rows_of(const ronde__phys *in, const ronde__phys *out) {
+ronde__winograd_rows ronde__winograd_rows_of(const ronde__phys *in, const ronde__phys *out, bool of_weights) {
   int64_t tiles_w = ronde__ceil_div(out->w, OUT), tiles = ronde__ceil_div(out->h, OUT) * tiles_w, n = out->n;
   ronde__winograd_rows r = {.n = n, .tiles_w = tiles_w, .count = tiles * n};
   r.many_channels = in->c >= MANY_CHANNELS && out->c >= MANY_CHANNELS;
-  int64_t wanted = rows_wanted(in, out, r.many_channels);
+  int64_t wanted = rows_wanted(in, out, r.many_channels, of_weights);
   if (r.count <= wanted + wanted / 3) r.chunk = r.count;
   else if (n > wanted) r.chunk = ronde__ceil_div(n, ronde__ceil_div(n, wanted));
   else r.chunk = ronde__ceil_div(tiles, ronde__ceil_div(tiles, wanted / n)) * n;

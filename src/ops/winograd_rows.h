@@ -36,8 +36,8 @@ typedef struct ronde__winograd_segment {
   int64_t tile_h, tile_w, example, count, row; /* row: of the chunk */
 } ronde__winograd_segment;
 
-/* Over the tiles of an output. */
-ronde__winograd_rows ronde__winograd_rows_of(const ronde__phys *in, const ronde__phys *out);
+/* Over the tiles of an output; of_weights: for the gradient of the weights, which sums over them. */
+ronde__winograd_rows ronde__winograd_rows_of(const ronde__phys *in, const ronde__phys *out, bool of_weights);
 ronde__winograd_operand ronde__winograd_operand_of(const ronde__phys *phys, ronde__winograd_map map, int64_t top,
                                                    int64_t left, const ronde__winograd_rows *rows);
 
