@@ -226,17 +226,21 @@ EACH(FN)
 #define ENTRY(rows) [rows] = {tile_##rows##_1, tile_##rows##_2},
 static void (*const tiles[ROWS + 1][2])(const dot_tile *p) = {EACH(ENTRY)};
 
-/* Rows of A and C in one tile of registers from row i on: as equal as they can be, or half a tile of A. */
+/* Tiles of registers over the rows: as equal as they can be, or half a tile of A each. */
+static int n_tiles_of(const ronde__gemm_shape *s) {
+  return (int)ronde__ceil_div(s->m, s->operands == RONDE__OF_BF16_TILES ? TILE / 2 : ROWS);
+}
+
+/* Rows of the tile from row i on. */
 static int rows_from(const ronde__gemm_shape *s, int i) {
-  int n_tiles = (int)ronde__ceil_div(s->m, ROWS), longer = s->m % n_tiles, rows = s->m / n_tiles;
-  return s->operands == RONDE__OF_BF16_TILES ? TILE / 2 : rows + (i < longer * (rows + 1));
+  int n_tiles = n_tiles_of(s), longer = s->m % n_tiles, rows = s->m / n_tiles;
+  return rows + (i < longer * (rows + 1));
 }
 
 /* One line for each pair of rows where that gets all that is wanted, else two, so that what goes on is fetched slowly. */
 static int lines_wanted(const ronde__gemm_shape *s, int64_t pairs_of_tile, const ronde__ahead *ahead) {
-  int64_t n_tiles =
-      ronde__ceil_div(s->m, s->operands == RONDE__OF_BF16_TILES ? TILE / 2 : ROWS) * ronde__ceil_div(s->n, 2 * PANEL);
-  return ahead && ronde__ahead_left(ahead) > n_tiles * pairs_of_tile ? 2 : 1;
+  int64_t pairs = n_tiles_of(s) * ronde__ceil_div(s->n, 2 * PANEL) * pairs_of_tile;
+  return ahead && ronde__ahead_left(ahead) > pairs ? 2 : 1;
 }
 
 static void gemm_avx512(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,
