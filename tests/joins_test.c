@@ -243,7 +243,7 @@ static void a_host_whose_process_was_killed_stays_in(void **state) {
   check_restart("in", "", 3);
 }
 
-/* What happens for an hour, for some seconds: scripts/churn.py. */
+/* What happens for an hour, for some seconds, or in full for two minutes: scripts/churn.py. */
 static void a_run_survives_churn(void **state) {
   need_mpi();
   leave_out_if(SANITIZED, "its many starts take long, in code that other losses run");
@@ -251,10 +251,12 @@ static void a_run_survives_churn(void **state) {
     print_message("SKIP: no python3, or no right to make network namespaces\n");
     skip();
   }
-  check_run(0, run("TMPDIR=%s timeout 250 python3 -B " RONDE_SOURCE_DIR "/scripts/churn.py --build $(dirname " RONDE
-                   ") --hosts 3 --epochs 40 --data synthetic:1x28x28:10:600 --on-loss continue --events kill,join "
-                   "--gap 1,3 --quiet-after 5 --seed 4",
-                   folder));
+  const char *length = IN_FULL ? "--minutes 2 --gap 0.5,8"
+                               : "--hosts 3 --epochs 40 --data synthetic:1x28x28:10:600 --events kill,join --gap 1,3 "
+                                 "--quiet-after 5";
+  check_run(0, run("TMPDIR=%s timeout 400 python3 -B " RONDE_SOURCE_DIR "/scripts/churn.py --build $(dirname " RONDE
+                   ") --on-loss continue --seed 4 %s",
+                   folder, length));
   check_says("all holds");
 }
 
