@@ -251,7 +251,7 @@ static void a_run_survives_churn(void **state) {
     print_message("SKIP: no python3, or no right to make network namespaces\n");
     skip();
   }
-  const char *length = IN_FULL ? "--minutes 2 --gap 0.5,8"
+  const char *length = IN_FULL ? "--epochs 200 --gap 0.5,8"
                                : "--hosts 3 --epochs 40 --data synthetic:1x28x28:10:600 --events kill,join --gap 1,3 "
                                  "--quiet-after 5";
   check_run(0, run("TMPDIR=%s timeout 400 python3 -B " RONDE_SOURCE_DIR "/scripts/churn.py --build $(dirname " RONDE
