@@ -239,8 +239,8 @@ static int rows_from(const ronde__gemm_shape *s, int i) {
 
 /* One line for each pair of rows where that gets all that is wanted, else two, so that what goes on is fetched slowly. */
 static int lines_wanted(const ronde__gemm_shape *s, int64_t pairs_of_tile, const ronde__ahead *ahead) {
-  int64_t pairs = n_tiles_of(s) * ronde__ceil_div(s->n, 2 * PANEL) * pairs_of_tile;
-  return ahead && ronde__ahead_left(ahead) > pairs ? 2 : 1;
+  if (!ahead) return 0;
+  return ronde__ahead_left(ahead) > n_tiles_of(s) * ronde__ceil_div(s->n, 2 * PANEL) * pairs_of_tile ? 2 : 1;
 }
 
 static void gemm_avx512(const ronde__gemm *gemm, const void *a, const uint64_t *a_offsets, const void *b,

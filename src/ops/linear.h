@@ -60,6 +60,12 @@ static inline ronde__linear_tile ronde__linear_tile_of(const ronde__linear_piece
   return (ronde__linear_tile){ob, term, ob * ronde__linear_slab(j->desc) + term * ronde__linear_tile_elems(j->desc)};
 }
 
+/* What follows a tile's product goes through, as what is wanted next: its update within the layer, or else where its gradient
+ * goes. */
+ronde__ahead ronde__linear_tile_ahead(const ronde__linear_piece *j, ronde__linear_tile tile);
+/* Of a layer that hands its weights' gradient on in pieces: the n elements from `place` on. */
+void ronde__linear_hand_on(const ronde__linear_piece *j, int64_t place, int64_t n, const float *dw, bool fetched);
+
 /* The tiles of weights of n output blocks and one term, as what is wanted next. */
 ronde__ahead ronde__linear_tiles_ahead(const ronde__linear_piece *j, int64_t ob0, int64_t n, int64_t term);
 /* The same, in BLOCKS, transposed: [n][bo][bi]. */

@@ -288,39 +288,29 @@ static void linear_bf16_data_piece(const ronde__linear_piece *j, int64_t term, c
   }
 }
 
-/* Hands elements [begin, begin + n) of a tile on, if it is handed on in pieces. */
-static void hand_on(const ronde__linear_piece *j, ronde__linear_tile of, const float *dw, int64_t begin, int64_t n,
-                    bool fetched) {
-  size_t at = (size_t)(of.place + begin);
-  if (j->desc->in_pieces)
-    j->call->listener.final(j->call->listener.user,
-                            &(ronde__gradient){0, at, at + (size_t)n, dw + begin, true, fetched, NULL});
-}
-
 /* dW of tile i, X_term^T dY. The product fetches what the update of the next tile, which is before `end`, goes through, or
  * where its gradient goes. Where products fetch nothing, it is handed on by a few rows, and the weights of the next term are
  * fetched beside each. */
 static void linear_bf16_weight_tile(const ronde__linear_piece *j, int64_t i, int64_t end, const scratch *to) {
   const linear_bf16_state *s = j->state;
   const ronde__op_call *call = j->call;
-  const ronde__linear_tile of = ronde__linear_tile_of(j, i), next = ronde__linear_tile_of(j, i + 1);
+  const ronde__linear_tile of = ronde__linear_tile_of(j, i);
   const int64_t bi = j->desc->in[0].block, bo = j->desc->out[0].block, elems = bi * bo,
                 some = RONDE__LINEAR_FETCHED * bo;
   float *dw = j->desc->in_pieces ? to->tile : call->dparam[0] + of.place;
-  ronde__ahead ahead = {.bytes = elems * (int64_t)sizeof(float)};
+  ronde__ahead ahead = {0};
   uint64_t zero = 0;
-  if (i + 1 < end && j->desc->in_pieces) ahead.n = ronde__op_gradient_touches(call, 0, (size_t)next.place, ahead.at);
-  else if (i + 1 < end) ahead.at[ahead.n++] = call->dparam[0] + next.place;
+  if (i + 1 < end) ahead = ronde__linear_tile_ahead(j, ronde__linear_tile_of(j, i + 1));
   ronde__gemm_run_ahead(call->accumulate_dparam[0] ? &s->weight.add : &s->weight.set, to->input + of.term * bi * s->k,
                         &zero, to->panels + of.ob * s->k * bo, &zero, 1, dw, &ahead);
   if (ronde__ahead_has_begun(&ahead)) {
-    hand_on(j, of, dw, 0, elems, true);
+    if (j->desc->in_pieces) ronde__linear_hand_on(j, of.place, elems, dw, true);
     return;
   }
   const float *weights = call->param[0] + ronde__linear_tile_of(j, i + j->n_obs < end ? i + j->n_obs : i).place;
   for (int64_t at = 0; at < elems; at += some) {
     ronde__linear_fetch(weights + at, some);
-    hand_on(j, of, dw, at, some, false);
+    if (j->desc->in_pieces) ronde__linear_hand_on(j, of.place + at, some, dw + at, false);
   }
 }
 

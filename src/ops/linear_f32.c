@@ -149,9 +149,7 @@ static void linear_f32_weight_rows(const ronde__linear_piece *j, int64_t ob, int
   uint64_t zero = 0;
   ronde__gemm_run(call->accumulate_dparam[0] ? &pair->add : &pair->set, x, &zero,
                   call->dout[0] + ob * j->desc->out[0].n * bo, &zero, 1, dw);
-  if (!j->desc->in_pieces) return;
-  size_t begin = (size_t)place, end = begin + (size_t)(pair->set.shape.m * bo);
-  call->listener.final(call->listener.user, &(ronde__gradient){0, begin, end, dw, true, false, NULL});
+  if (j->desc->in_pieces) ronde__linear_hand_on(j, place, pair->set.shape.m * bo, dw, false);
 }
 
 static void linear_f32_weight_part(void *arg, int thread, int n_threads) {

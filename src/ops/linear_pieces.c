@@ -14,6 +14,18 @@ void ronde__linear_backward_pieces(const ronde__op_desc *desc, const void *state
   }
 }
 
+ronde__ahead ronde__linear_tile_ahead(const ronde__linear_piece *j, ronde__linear_tile tile) {
+  ronde__ahead ahead = {.bytes = ronde__linear_tile_elems(j->desc) * (int64_t)sizeof(float)};
+  if (j->desc->in_pieces) ahead.n = ronde__op_gradient_touches(j->call, 0, (size_t)tile.place, ahead.at);
+  else ahead.at[ahead.n++] = j->call->dparam[0] + tile.place;
+  return ahead;
+}
+
+void ronde__linear_hand_on(const ronde__linear_piece *j, int64_t place, int64_t n, const float *dw, bool fetched) {
+  size_t begin = (size_t)place, end = begin + (size_t)n;
+  j->call->listener.final(j->call->listener.user, &(ronde__gradient){0, begin, end, dw, true, fetched, NULL});
+}
+
 ronde__ahead ronde__linear_tiles_ahead(const ronde__linear_piece *j, int64_t ob0, int64_t n, int64_t term) {
   int64_t slab = ronde__linear_slab(j->desc), tile = ronde__linear_tile_elems(j->desc);
   const int64_t size = sizeof(float);

@@ -221,18 +221,15 @@ static void weight_tile(const ronde__linear_piece *j, int64_t chunk, ronde__line
   const linear_rows_state *s = j->state;
   const ronde__phys *x = &j->desc->in[0], *y = &j->desc->out[0];
   const ronde__op_call *call = j->call;
-  const int64_t row = chunk * s->chunks.rows, elems = ronde__linear_tile_elems(j->desc);
+  const int64_t row = chunk * s->chunks.rows;
   const bool last = chunk == s->chunks.n - 1, hands_on = last && j->desc->in_pieces;
-  ronde__ahead ahead = {.bytes = elems * (int64_t)sizeof(float)};
+  ronde__ahead ahead = {0};
   float *dw = gradient_at(j, of, thread);
-  if (hands_on && next) ahead.n = ronde__op_gradient_touches(call, 0, (size_t)next->place, ahead.at);
-  if (!j->desc->in_pieces && next) ahead.at[ahead.n++] = call->dparam[0] + next->place;
+  if (next && (hands_on || !j->desc->in_pieces)) ahead = ronde__linear_tile_ahead(j, *next);
   sum_rows(j->desc, s, last, call->in[0] + (of.term * x->n + row) * x->block,
            call->dout[0] + (of.ob * y->n + row) * y->block, dw, chunk || call->accumulate_dparam[0], &ahead);
-  if (!hands_on) return;
-  size_t begin = (size_t)of.place, end = begin + (size_t)elems;
-  call->listener.final(call->listener.user,
-                       &(ronde__gradient){0, begin, end, dw, true, ronde__ahead_has_begun(&ahead), NULL});
+  if (hands_on)
+    ronde__linear_hand_on(j, of.place, ronde__linear_tile_elems(j->desc), dw, ronde__ahead_has_begun(&ahead));
 }
 
 /* The gradients of outputs of a chunk stay in cache while inputs go by, a block at a time. */
