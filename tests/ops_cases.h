@@ -445,6 +445,9 @@ static const op_case op_cases[] = {
     PLAIN_OP(DROPOUT, 7, 67, 3, 3, false, .probability = 0.25f, .length = 9),
     PLAIN_OP(DROPOUT, 42, 10, 2, 3, false, .probability = 0.5f, .length = 60),
     PLAIN_OP(DROPOUT, 7, 130, 1, 1, true, .probability = 0.5f, .length = 13),
+    {RONDE__OP_DROPOUT, 7, 6, 1, 40, .attr = {.probability = 0.5f}, .rank = 2},
+    {RONDE__OP_DROPOUT, 3, 9, 1, 130, .attr = {.probability = 0.25f}, .rank = 2},
+    {RONDE__OP_DROPOUT, 3, 9, 1, 64, .attr = {.probability = 0.5f, .length = 96}, .rank = 2},
 
     PLAIN_OP(ACTIVATION, 1, 1, 1, 1, false, .act = RELU),
     PLAIN_OP(ACTIVATION, 7, 67, 3, 3, false, .act = RELU),
@@ -506,6 +509,8 @@ static const op_case op_cases[] = {
     PLAIN_OP(LAYER_NORM, 42, 3, 4, 5, false, .dim = 3, .eps = 1e-5f),
     PLAIN_OP(LAYER_NORM, 3, 5, 4, 16, false, .dim = 1, .eps = 1e-3f),
     {RONDE__OP_LAYER_NORM, 7, 6, 1, 40, .attr = {.dim = 1, .eps = 1e-5f}, .rank = 2},
+    {RONDE__OP_LAYER_NORM, 3, 7, 1, 192, .attr = {.dim = 1, .eps = 1e-5f}, .rank = 2},
+    {RONDE__OP_LAYER_NORM, 42, 5, 1, 130, .attr = {.dim = 1, .eps = 1e-5f}, .rank = 2},
     {RONDE__OP_LAYER_NORM, 3, 5, 3, 8, .attr = {.dim = 2, .eps = 1e-5f}, .rank = 4},
 
     /* vectors, steps and volumes; one group, several a block, more than a block, one a channel */

@@ -39,10 +39,16 @@ static unsigned operands_of(const op_run *run) {
   return operands;
 }
 
+/* A reorder's output is in ROWS. */
+static bool open_run(op_run *run, const op_case *c, const reference *ref, const variant *v) {
+  ronde__phys rows = ronde__phys_make(RONDE__ROWS, c->n, c->c, c->h, c->w);
+  return op_run_open(run, c, ref, v, c->kind == RONDE__OP_REORDER ? &rows : NULL);
+}
+
 /* The run whose operands are bfloat16 as the mask says, prepared anew. */
 static void open_narrow(op_run *run, const op_run *wide, unsigned mask) {
   ronde__op_desc *d = &run->desc;
-  assert_true(op_run_open(run, wide->c, wide->ref, wide->v, NULL));
+  assert_true(open_run(run, wide->c, wide->ref, wide->v));
   for (int i = 0; i < d->n_inputs; i++) d->in[i].bf16 = mask >> i & 1;
   d->out[0].bf16 = mask >> d->n_inputs & 1;
   if (d->form->release) d->form->release(d, run->state);
@@ -169,7 +175,7 @@ static bool check_mask(op_run *wide, const float *out, unsigned mask) {
 static int check(const op_case *c, const reference *ref, const variant *v) {
   op_run wide;
   int n = 0;
-  assert_true(op_run_open(&wide, c, ref, v, NULL));
+  assert_true(open_run(&wide, c, ref, v));
   unsigned all = operands_of(&wide);
   if (v->in_dout && !ronde__phys_equal(&wide.desc.in[v->in_dout - 1], &wide.desc.out[0])) all = 0;
   if (all) {
@@ -236,8 +242,17 @@ static void results_are_those_of_f32(void **unused) {
     reference_free(&ref);
   }
   random_bits = 24;
-  const ronde__op_kind kinds[] = {RONDE__OP_CONV2D, RONDE__OP_BATCH_NORM2D, RONDE__OP_MAX_POOL2D, RONDE__OP_AVG_POOL2D,
-                                  RONDE__OP_ADAPTIVE_AVG_POOL2D};
+  const ronde__op_kind kinds[] = {RONDE__OP_CONV2D,
+                                  RONDE__OP_BATCH_NORM2D,
+                                  RONDE__OP_MAX_POOL2D,
+                                  RONDE__OP_AVG_POOL2D,
+                                  RONDE__OP_ADAPTIVE_AVG_POOL2D,
+                                  RONDE__OP_LAYER_NORM,
+                                  RONDE__OP_RMS_NORM,
+                                  RONDE__OP_ATTENTION,
+                                  RONDE__OP_DROPOUT,
+                                  RONDE__OP_ADD,
+                                  RONDE__OP_REORDER};
   for (size_t i = 0; i < RONDE__COUNT(kinds); i++)
     if (n[kinds[i]] == 0) fail_msg("no case for %s", ronde__ops[kinds[i]]->name);
 }

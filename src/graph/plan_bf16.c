@@ -5,7 +5,8 @@
 /* How the steps of a plan take a value. */
 typedef struct takers {
   bool refused;  /* by one of them, at least */
-  bool multiply; /* one of them, in bfloat16, or behind a step that has one format for all of its values */
+  bool multiply; /* one of them, in bfloat16, or behind a step that passes this on */
+  bool other;    /* one of them reads it for something else */
 } takers;
 
 static void ask(const ronde__plan_step *step, int value, bool can, takers *of) {
@@ -15,8 +16,17 @@ static void ask(const ronde__plan_step *step, int value, bool can, takers *of) {
 
 static void ask_step(const ronde__plan_step *step, takers *of) {
   const ronde__form *form = step->desc.compute.bf16 ? step->desc.form : NULL;
-  for (int i = 0; i < step->desc.n_inputs; i++) ask(step, step->in[i], form && form->bf16.in >> i & 1, of);
+  for (int i = 0; i < step->desc.n_inputs; i++) {
+    ask(step, step->in[i], form && form->bf16.in >> i & 1, of);
+    of[step->in[i]].other |= !form || !form->multiplies_bf16;
+  }
   for (int i = 0; i < step->desc.n_outputs; i++) ask(step, step->out[i], form && form->bf16.out >> i & 1, of);
+}
+
+/* Of what only products may read in bfloat16, once all have been asked. */
+static void refuse_others(const ronde__plan_step *step, takers *of) {
+  for (int i = 0; i < step->desc.n_outputs; i++)
+    of[step->out[i]].refused |= step->desc.form && step->desc.form->for_products && of[step->out[i]].other;
 }
 
 static bool may_be_bf16(const ronde__plan *plan, int value) {
@@ -25,29 +35,34 @@ static bool may_be_bf16(const ronde__plan *plan, int value) {
          value != plan->output;
 }
 
-static takers both(takers a, takers b) { return (takers){a.refused || b.refused, a.multiply || b.multiply}; }
-
-/* Gives `all` to a value; whether that is new to it. */
-static bool give(takers *to, takers all) {
-  bool is_new = to->refused != all.refused || to->multiply != all.multiply;
-  *to = all;
-  return is_new;
+/* What holds of one of a step's values, or of each. */
+static void share_with(const takers *one, takers *all) {
+  all->refused |= one->refused;
+  all->multiply |= one->multiply;
 }
 
-/* What is said of one of the values that a step takes in one format is said of all of them. Whether anything changed. */
+/* Gives `all` to a value, but whether it may be bfloat16 only where the step has one format; whether that is new to it. */
+static bool give(takers *to, const takers *all, bool one_format) {
+  const takers was = *to;
+  to->refused |= one_format && all->refused;
+  to->multiply |= all->multiply;
+  return to->refused != was.refused || to->multiply != was.multiply;
+}
+
+/* What is said of one of a step's values is said of all of them. Whether anything changed. */
 static bool share(const ronde__plan_step *step, takers *of) {
   const ronde__op_desc *d = &step->desc;
   takers all = {0};
   bool changed = false;
-  if (!d->form || !d->form->one_format) return false;
+  if (!d->form || !(d->form->one_format || d->form->passes_on)) return false;
   for (int i = 0; i < d->n_inputs; i++)
-    if (d->form->bf16.in >> i & 1) all = both(all, of[step->in[i]]);
+    if (d->form->bf16.in >> i & 1) share_with(&of[step->in[i]], &all);
   for (int i = 0; i < d->n_outputs; i++)
-    if (d->form->bf16.out >> i & 1) all = both(all, of[step->out[i]]);
+    if (d->form->bf16.out >> i & 1) share_with(&of[step->out[i]], &all);
   for (int i = 0; i < d->n_inputs; i++)
-    if (d->form->bf16.in >> i & 1) changed |= give(&of[step->in[i]], all);
+    if (d->form->bf16.in >> i & 1) changed |= give(&of[step->in[i]], &all, d->form->one_format);
   for (int i = 0; i < d->n_outputs; i++)
-    if (d->form->bf16.out >> i & 1) changed |= give(&of[step->out[i]], all);
+    if (d->form->bf16.out >> i & 1) changed |= give(&of[step->out[i]], &all, d->form->one_format);
   return changed;
 }
 
@@ -62,6 +77,7 @@ ronde_status ronde__plan_choose_bf16(ronde__plan *plan) {
   RONDE__ALLOC(of, (size_t)plan->n_values * sizeof *of, "plan");
   for (int i = 0; i < plan->n_values; i++) of[i].refused = !may_be_bf16(plan, i);
   for (int i = 0; i < plan->n_steps; i++) ask_step(&plan->steps[i], of);
+  for (int i = 0; i < plan->n_steps; i++) refuse_others(&plan->steps[i], of);
   while (share_all(plan, of)) continue;
   for (int i = 0; i < plan->n_values; i++) plan->values[i].phys.bf16 = !of[i].refused && of[i].multiply;
   for (int i = 0; i < plan->n_steps; i++) {

@@ -40,8 +40,9 @@ typedef struct ronde__bf16 {
   void (*unpack)(const uint16_t *in, int64_t n, float *x);
   /* y[j] = a[j] + b[j], j < n; y may be a or b */
   void (*add)(const uint16_t *a, const uint16_t *b, int64_t n, uint16_t *y);
-  /* As pack_panels and pack_transposed, of x in bfloat16. */
+  /* As pack_panels, pack_transposed_panels and pack_transposed, of x in bfloat16. */
   void (*panels)(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, int64_t k, uint16_t *out, int64_t ldk);
+  void (*transposed_panels)(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out);
   void (*transposed)(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out, int64_t lda);
   /* Pooling windows as kernel.h has them, of operands of which at least one is narrow; a gradient is rounded once. */
   void (*max_window)(ronde__operand x, const int64_t *offsets, int count, int64_t n, bool relu, ronde__operand y,
@@ -52,6 +53,7 @@ typedef struct ronde__bf16 {
   void (*avg_gradient)(ronde__operand dy, const ronde__window_of *windows, int count, int64_t n, ronde__operand dx,
                        bool accumulate);
   const ronde__norm_kernels *norm; /* of bfloat16, as these are in kernel.h */
+  const ronde__row_norm_kernels *row_norm;
   const ronde__gate_kernels *gate;
   const ronde__grouped_kernels *grouped;
   /* `turns` times as many independent products as keep the core busy, `peak_flops` operations each time: its arithmetic

@@ -127,19 +127,35 @@ INLINE void transpose(__m512i r[TILE]) {
   }
 }
 
-void ronde__bf16_pack_transposed_panels(const float *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out) {
+/* A row's elements [j, j + 32), or half of them. */
+INLINE __m512i row_of(const bool narrow, const source *from, int64_t r, int64_t j, bool whole) {
+  const int64_t at = r * from->ldx + j;
+  if (narrow) {
+    const uint16_t *x = (const uint16_t *)from->x + at;
+    return whole ? _mm512_loadu_si512(x) : _mm512_zextsi256_si512(_mm256_loadu_si256((const __m256i *)x));
+  }
+  const float *x = (const float *)from->x + at;
+  return (__m512i)_mm512_cvtne2ps_pbh(whole ? _mm512_loadu_ps(x + TILE) : _mm512_setzero_ps(), _mm512_loadu_ps(x));
+}
+
+INLINE void transposed_panels_of(const bool narrow, source from, int64_t rows, int64_t n, uint16_t *out) {
   for (int64_t i = 0; i < rows; i += TILE, out += n * PANEL)
     for (int64_t j = 0; j < n; j += 2 * TILE) {
-      const float *from = x + i * ldx + j;
       bool whole = n - j > TILE;
       __m512i r[TILE];
       UNROLL
-      for (int k = 0; k < TILE; k++)
-        r[k] = (__m512i)_mm512_cvtne2ps_pbh(whole ? _mm512_loadu_ps(from + k * ldx + TILE) : _mm512_setzero_ps(),
-                                            _mm512_loadu_ps(from + k * ldx));
+      for (int k = 0; k < TILE; k++) r[k] = row_of(narrow, &from, i + k, j, whole);
       transpose(r);
       for (int k = 0; k < (whole ? TILE : TILE / 2); k++) _mm512_storeu_si512(out + (j / 2 + k) * 2 * PANEL, r[k]);
     }
+}
+
+void ronde__bf16_pack_transposed_panels(const float *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out) {
+  transposed_panels_of(false, (source){x, ldx}, rows, n, out);
+}
+
+void ronde__bf16_transposed_panels(const uint16_t *x, int64_t ldx, int64_t rows, int64_t n, uint16_t *out) {
+  transposed_panels_of(true, (source){x, ldx}, rows, n, out);
 }
 
 INLINE void transpose_rows(const bool narrow, source from, int64_t rows, int64_t n, uint16_t *out, int64_t lda) {

@@ -116,6 +116,9 @@ typedef struct ronde__row_norm {
   const float *weight, *bias; /* [n]; bias NULL: there is none */
   float eps;
   bool centred;
+  int64_t n;            /* elements of a row, */
+  int64_t piece, apart; /* which lies in pieces of so many that begin `apart` elements from one another, */
+  int64_t ld;           /* and so many behind the row in front of it */
 } ronde__row_norm;
 
 /* A 3x3 convolution on maps of 2x2 pixels by nine multiplications instead of sixteen (simd_toeplitz.c), and the maps
@@ -159,6 +162,19 @@ typedef struct ronde__norm_kernels {
   void (*backward)(const void *dy, const void *x, int64_t rows, int64_t n, const float *mean, const float *a,
                    const float *b, const float *c, const float *shift, void *dx, bool accumulate);
 } ronde__norm_kernels;
+
+/* Normalisation of rows by their own statistics (ronde__row_norm); statistics [rows][2]: each row's mean and r. y and its
+ * gradient may be bfloat16, as above; x is f32. */
+typedef struct ronde__row_norm_kernels {
+  void (*forward)(const ronde__row_norm *norm, const float *x, int64_t rows, float *statistics, void *y);
+  /* dx (+)= the gradient of x; dx may be dy in f32 */
+  void (*backward)(const ronde__row_norm *norm, const float *x, const void *dy, const float *statistics, int64_t rows,
+                   float *dx, bool accumulate);
+  /* Of elements [begin, end) of a row: dweight[j - begin] += the sum over rows of dy (x - mean) r, and dbias[j - begin] that of dy;
+   * either may be NULL. */
+  void (*sums)(const ronde__row_norm *norm, const float *x, const void *dy, const float *statistics, int64_t rows,
+               int64_t begin, int64_t end, float *dweight, float *dbias);
+} ronde__row_norm_kernels;
 
 /* Products of rows [rows][n] with a gate, a factor of each column; n is a multiple of 16. */
 typedef struct ronde__gate_kernels {
@@ -370,15 +386,7 @@ typedef struct ronde__kernels {
 
   const ronde__norm_kernels *norm;
 
-  /* Normalisation of rows [rows][n] by their own statistics (ronde__row_norm); statistics [rows][2]: each row's mean and r. */
-  void (*row_norm)(const ronde__row_norm *norm, const float *x, int64_t rows, int64_t n, float *statistics, float *y);
-  /* dx (+)= the gradient of x; dx may be dy */
-  void (*row_norm_backward)(const ronde__row_norm *norm, const float *x, const float *dy, const float *statistics,
-                            int64_t rows, int64_t n, float *dx, bool accumulate);
-  /* dweight[j] += the sum over rows, ld apart, of dy (x - mean) r, and dbias[j] that of dy, j < n; either may be NULL */
-  void (*row_norm_sums)(const float *x, const float *dy, const float *statistics, int64_t ld, int64_t rows, int64_t n,
-                        float *dweight, float *dbias);
-
+  const ronde__row_norm_kernels *row_norm;
   const ronde__grouped_kernels *grouped;
 
   /* Windows: y[j] = max over i < count of x[offsets[i] + j] + bias[j % n_bias]; which[j] = the first i that has it (NaN

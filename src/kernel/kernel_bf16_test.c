@@ -36,6 +36,11 @@ static void check_narrow(const ronde__bf16 *bf16, const floats *x, int64_t rows,
   bf16->panels(in, ldx, rows, n, k, (uint16_t *)out.at, k);
   bf16->pack_panels(x->at, ldx, rows, n, k, (uint16_t *)wanted.at, k);
   assert_memory_equal(out.at, wanted.at, (size_t)(k * n) * sizeof(uint16_t));
+  if (rows % 16 == 0) {
+    bf16->transposed_panels(in, ldx, rows, n, (uint16_t *)out.at);
+    bf16->pack_transposed_panels(x->at, ldx, rows, n, (uint16_t *)wanted.at);
+    assert_memory_equal(out.at, wanted.at, (size_t)(rows * n) * sizeof(uint16_t));
+  }
   bf16->transposed(in, ldx, rows, n, (uint16_t *)out.at, k);
   bf16->pack_transposed(x->at, ldx, rows, n, (uint16_t *)wanted.at, k);
   assert_memory_equal(out.at, wanted.at, (size_t)(k * n) * sizeof(uint16_t));

@@ -27,7 +27,14 @@ static tensors tensors_make(int64_t rows, int64_t n, bool centred, float offset)
   t.dx = floats_make(rows * n, 0), t.weight = floats_make(n, 1), t.bias = floats_make(n, 2);
   t.statistics = floats_make(2 * rows, 1);
   for (int64_t i = 0; i < rows * n; i++) t.x.at[i] += offset;
-  t.norm = (ronde__row_norm){t.weight.at, centred ? t.bias.at : NULL, 1e-5f, centred};
+  t.norm = (ronde__row_norm){.weight = t.weight.at,
+                             .bias = centred ? t.bias.at : NULL,
+                             .eps = 1e-5f,
+                             .centred = centred,
+                             .n = n,
+                             .piece = n,
+                             .apart = n,
+                             .ld = n};
   return t;
 }
 
@@ -37,7 +44,7 @@ static void tensors_free(tensors *t) {
 }
 
 static void check_forward(tensors *t, double bound) {
-  kernels->row_norm(&t->norm, t->x.at, t->rows, t->n, t->statistics.at, t->y.at);
+  kernels->row_norm->forward(&t->norm, t->x.at, t->rows, t->statistics.at, t->y.at);
   for (int64_t row = 0; row < t->rows; row++) {
     const float *x = t->x.at + row * t->n;
     exact_row exact = statistics_of(x, t->n, (double)t->norm.eps, t->norm.centred);
@@ -52,7 +59,7 @@ static void check_forward(tensors *t, double bound) {
 
 static void check_data(tensors *t, bool accumulate) {
   floats before = floats_copy(&t->dx, 0);
-  kernels->row_norm_backward(&t->norm, t->x.at, t->dy.at, t->statistics.at, t->rows, t->n, t->dx.at, accumulate);
+  kernels->row_norm->backward(&t->norm, t->x.at, t->dy.at, t->statistics.at, t->rows, t->dx.at, accumulate);
   for (int64_t row = 0; row < t->rows; row++) {
     const float *x = t->x.at + row * t->n, *dy = t->dy.at + row * t->n;
     exact_row exact = statistics_of(x, t->n, (double)t->norm.eps, t->norm.centred);
@@ -75,8 +82,8 @@ static void check_data(tensors *t, bool accumulate) {
 static void check_sums(tensors *t, int64_t first, int64_t n, bool with_bias) {
   floats dweight = floats_make(n, 1), dbias = floats_make(n, 2);
   floats weight_before = floats_copy(&dweight, 0), bias_before = floats_copy(&dbias, 0);
-  kernels->row_norm_sums(t->x.at + first, t->dy.at + first, t->statistics.at, t->n, t->rows, n, dweight.at,
-                         with_bias ? dbias.at : NULL);
+  kernels->row_norm->sums(&t->norm, t->x.at, t->dy.at, t->statistics.at, t->rows, first, first + n, dweight.at,
+                          with_bias ? dbias.at : NULL);
   for (int64_t j = 0; j < n; j++) {
     double sum = 0, dot = 0, size = 0;
     for (int64_t row = 0; row < t->rows; row++) {
@@ -127,12 +134,12 @@ static void test_rows_alone_and_in_place(void **state) {
   enum { ROWS = 5, N = 77 };
   tensors t = tensors_make(ROWS, N, true, 0);
   floats y = floats_make(N, 2), statistics = floats_make(2, 1);
-  kernels->row_norm(&t.norm, t.x.at, ROWS, N, t.statistics.at, t.y.at);
-  kernels->row_norm_backward(&t.norm, t.x.at, t.dy.at, t.statistics.at, ROWS, N, t.dx.at, false);
-  kernels->row_norm(&t.norm, t.x.at + 3 * N, 1, N, statistics.at, y.at);
+  kernels->row_norm->forward(&t.norm, t.x.at, ROWS, t.statistics.at, t.y.at);
+  kernels->row_norm->backward(&t.norm, t.x.at, t.dy.at, t.statistics.at, ROWS, t.dx.at, false);
+  kernels->row_norm->forward(&t.norm, t.x.at + 3 * N, 1, statistics.at, y.at);
   assert_true(same_bits(y.at, t.y.at + 3 * N, N));
   assert_true(same_bits(statistics.at, t.statistics.at + 6, 2));
-  kernels->row_norm_backward(&t.norm, t.x.at, t.dy.at, t.statistics.at, ROWS, N, t.dy.at, false);
+  kernels->row_norm->backward(&t.norm, t.x.at, t.dy.at, t.statistics.at, ROWS, t.dy.at, false);
   assert_true(same_bits(t.dy.at, t.dx.at, ROWS * N));
   floats_free(&y), floats_free(&statistics);
   tensors_free(&t);

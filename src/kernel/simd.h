@@ -75,6 +75,14 @@ INLINE void store_some(float *p, vec x, int64_t live) {
 typedef uint16_t elem;
 INLINE vec load_elem(const elem *p) { return (vec)_mm512_cvtpbh_ps((__m256bh)_mm256_loadu_si256((const __m256i *)p)); }
 INLINE void store_elem(elem *p, vec x) { _mm256_storeu_si256((__m256i *)p, (__m256i)_mm512_cvtneps_pbh((__m512)x)); }
+INLINE vec load_elem_some(const elem *p, int64_t live) {
+  if (live == LANES) return load_elem(p);
+  return (vec)_mm512_cvtpbh_ps((__m256bh)_mm256_maskz_loadu_epi16((__mmask16)((1u << live) - 1), p));
+}
+INLINE void store_elem_some(elem *p, vec x, int64_t live) {
+  if (live == LANES) store_elem(p, x);
+  else _mm256_mask_storeu_epi16(p, (__mmask16)((1u << live) - 1), (__m256i)_mm512_cvtneps_pbh((__m512)x));
+}
 INLINE float widened(elem x) {
   uint32_t bits = (uint32_t)x << 16;
   float wide;
@@ -85,6 +93,8 @@ INLINE float widened(elem x) {
 typedef float elem;
 INLINE vec load_elem(const elem *p) { return load(p); }
 INLINE void store_elem(elem *p, vec x) { store(p, x); }
+INLINE vec load_elem_some(const elem *p, int64_t live) { return load_some(p, live); }
+INLINE void store_elem_some(elem *p, vec x, int64_t live) { store_some(p, x, live); }
 INLINE float widened(elem x) { return x; }
 #endif
 
@@ -110,6 +120,7 @@ INLINE float lane_sum(vec x) {
 /* The tables, and the functions of that of all. */
 
 extern const ronde__norm_kernels NAME(norm);
+extern const ronde__row_norm_kernels NAME(row_norm);
 extern const ronde__gate_kernels NAME(gate);
 extern const ronde__grouped_kernels NAME(grouped);
 
@@ -163,11 +174,6 @@ void NAME(additive_scores_back)(const float *q, const float *k, int64_t ld, int6
                                 const float *slopes, float *dq, float *dk, float *dw);
 void NAME(bf16_pack)(const float *x, const uint16_t *in, float *residual, uint16_t *out, int64_t n);
 void NAME(bf16_unpack)(const uint16_t *in, float *x, int64_t n);
-void NAME(row_norm)(const ronde__row_norm *norm, const float *x, int64_t rows, int64_t n, float *statistics, float *y);
-void NAME(row_norm_backward)(const ronde__row_norm *norm, const float *x, const float *dy, const float *statistics,
-                             int64_t rows, int64_t n, float *dx, bool accumulate);
-void NAME(row_norm_sums)(const float *x, const float *dy, const float *statistics, int64_t ld, int64_t rows, int64_t n,
-                         float *dweight, float *dbias);
 void NAME(max_window)(const float *x, const int64_t *offsets, int count, int64_t n, const float *bias, int64_t n_bias,
                       bool relu, float *y, uint8_t *which);
 void NAME(max_gradient)(const float *dy, const uint8_t *which, const ronde__window_of *windows, int count, int64_t n,

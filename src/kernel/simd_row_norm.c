@@ -22,17 +22,21 @@ INLINE vec square(const float *x, vec mean, int64_t live) {
   return live == LANES ? d * d : first_lanes(d * d, live);
 }
 
-/* The sum of (x - mean)^2. */
-INLINE double squares(const float *x, int64_t n, vec mean) {
+/* Of a piece of a row: the sum of x, or of (x - mean)^2. */
+INLINE double piece_sum(const float *x, int64_t n, const bool squared, vec mean) {
   double total = 0;
   while (n > 0) {
     vec sum[SUMS] = {{0}};
     int64_t chunk = ronde__min(n, CHUNK_VECTORS * LANES), i = 0;
     for (; i + SUMS * LANES <= chunk; i += SUMS * LANES) {
       UNROLL
-      for (int v = 0; v < SUMS; v++) sum[v] += square(x + i + v * LANES, mean, LANES);
+      for (int v = 0; v < SUMS; v++)
+        sum[v] += squared ? square(x + i + v * LANES, mean, LANES) : load(x + i + v * LANES);
     }
-    for (; i < chunk; i += LANES) sum[0] += square(x + i, mean, ronde__min(LANES, chunk - i));
+    for (; i < chunk; i += LANES) {
+      int64_t live = ronde__min(LANES, chunk - i);
+      sum[0] += squared ? square(x + i, mean, live) : load_some(x + i, live);
+    }
     total += (double)lane_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
     x += chunk;
     n -= chunk;
@@ -40,19 +44,30 @@ INLINE double squares(const float *x, int64_t n, vec mean) {
   return total;
 }
 
-INLINE void normalise(const ronde__row_norm *norm, const float *x, float mean, float r, int64_t i, int64_t live,
-                      float *y) {
-  vec z = (load_some(x + i, live) - splat(mean)) * r * load_some(norm->weight + i, live);
-  store_some(y + i, norm->bias ? z + load_some(norm->bias + i, live) : z, live);
+INLINE double row_sum(const ronde__row_norm *norm, const float *x, const bool squared, vec mean) {
+  double total = 0;
+  for (int64_t at = 0; at < norm->n; at += norm->piece, x += norm->apart)
+    total += piece_sum(x, ronde__min(norm->piece, norm->n - at), squared, mean);
+  return total;
 }
 
-void NAME(row_norm)(const ronde__row_norm *norm, const float *x, int64_t rows, int64_t n, float *statistics, float *y) {
-  for (int64_t row = 0; row < rows; row++, x += n, y += n, statistics += 2) {
-    float mean = norm->centred ? (float)((double)NAME(sum)(x, n) / (double)n) : 0;
-    float r = (float)(1 / sqrt(squares(x, n, splat(mean)) / (double)n + (double)norm->eps));
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) normalise(norm, x, mean, r, i, LANES, y);
-    if (i < n) normalise(norm, x, mean, r, i, n - i, y);
+INLINE void normalise(const ronde__row_norm *norm, const float *x, float mean, float r, int64_t at, int64_t live,
+                      elem *y) {
+  vec z = (load_some(x, live) - splat(mean)) * r * load_some(norm->weight + at, live);
+  store_elem_some(y, norm->bias ? z + load_some(norm->bias + at, live) : z, live);
+}
+
+static void forward(const ronde__row_norm *norm, const float *from, int64_t rows, float *statistics, void *to) {
+  for (int64_t row = 0; row < rows; row++, statistics += 2) {
+    const float *x = from + row * norm->ld;
+    elem *y = (elem *)to + row * norm->ld;
+    float mean = norm->centred ? (float)(row_sum(norm, x, false, (vec){0}) / (double)norm->n) : 0;
+    float r = (float)(1 / sqrt(row_sum(norm, x, true, splat(mean)) / (double)norm->n + (double)norm->eps));
+    for (int64_t at = 0; at < norm->n; at += norm->piece, x += norm->apart, y += norm->apart) {
+      int64_t n = ronde__min(norm->piece, norm->n - at), i = 0;
+      for (; i + LANES <= n; i += LANES) normalise(norm, x + i, mean, r, at + i, LANES, y + i);
+      if (i < n) normalise(norm, x + i, mean, r, at + i, n - i, y + i);
+    }
     statistics[0] = mean;
     statistics[1] = r;
   }
@@ -60,16 +75,18 @@ void NAME(row_norm)(const ronde__row_norm *norm, const float *x, int64_t rows, i
 
 /* ---- backward ---- */
 
-typedef struct row {
-  const float *x, *dy, *weight;
+/* A piece of a row. */
+typedef struct piece {
+  const float *x;
+  const elem *dy;
+  const float *weight;
   float mean, r;
-} row;
+} piece;
 
-INLINE vec z_at(const row *p, int64_t i, int64_t live) { return (load_some(p->x + i, live) - splat(p->mean)) * p->r; }
+INLINE vec z_at(const piece *p, int64_t i, int64_t live) { return (load_some(p->x + i, live) - splat(p->mean)) * p->r; }
 
-/* Of e = dy weight the sums of e and of e z. */
-INLINE void gradient_sums(const row *p, int64_t n, double *sum_e, double *sum_ez) {
-  *sum_e = *sum_ez = 0;
+/* Adds the sums of e = dy weight and of e z. */
+INLINE void gradient_sums(const piece *p, int64_t n, double *sum_e, double *sum_ez) {
   for (int64_t begin = 0, end; begin < n; begin = end) {
     vec e[2] = {{0}}, ez[2] = {{0}};
     int64_t i = begin;
@@ -78,14 +95,14 @@ INLINE void gradient_sums(const row *p, int64_t n, double *sum_e, double *sum_ez
       UNROLL
       for (int v = 0; v < 2; v++) {
         int64_t at = i + v * LANES;
-        vec term = load(p->dy + at) * load(p->weight + at);
+        vec term = load_elem(p->dy + at) * load(p->weight + at);
         e[v] += term;
         ez[v] += term * z_at(p, at, LANES);
       }
     }
     for (; i < end; i += LANES) {
       int64_t live = ronde__min(LANES, end - i);
-      vec term = load_some(p->dy + i, live) * load_some(p->weight + i, live);
+      vec term = load_elem_some(p->dy + i, live) * load_some(p->weight + i, live);
       e[0] += term;
       ez[0] += term * z_at(p, i, live);
     }
@@ -94,27 +111,39 @@ INLINE void gradient_sums(const row *p, int64_t n, double *sum_e, double *sum_ez
   }
 }
 
-INLINE void give_gradient(const row *p, float mean_e, float mean_ez, int64_t i, int64_t live, float *dx,
+INLINE void give_gradient(const piece *p, float mean_e, float mean_ez, int64_t i, int64_t live, float *dx,
                           bool accumulate) {
-  vec e = load_some(p->dy + i, live) * load_some(p->weight + i, live);
+  vec e = load_elem_some(p->dy + i, live) * load_some(p->weight + i, live);
   vec d = (e - splat(mean_e) - z_at(p, i, live) * mean_ez) * p->r;
   store_some(dx + i, accumulate ? load_some(dx + i, live) + d : d, live);
 }
 
-void NAME(row_norm_backward)(const ronde__row_norm *norm, const float *x, const float *dy, const float *statistics,
-                             int64_t rows, int64_t n, float *dx, bool accumulate) {
-  for (int64_t at = 0; at < rows * n; at += n, statistics += 2) {
-    const row p = {x + at, dy + at, norm->weight, statistics[0], statistics[1]};
-    double sum_e, sum_ez;
-    gradient_sums(&p, n, &sum_e, &sum_ez);
-    float mean_e = norm->centred ? (float)(sum_e / (double)n) : 0, mean_ez = (float)(sum_ez / (double)n);
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) give_gradient(&p, mean_e, mean_ez, i, LANES, dx + at, accumulate);
-    if (i < n) give_gradient(&p, mean_e, mean_ez, i, n - i, dx + at, accumulate);
+static void row_backward(const ronde__row_norm *norm, const piece *first, float *dx, bool accumulate) {
+  double sum_e = 0, sum_ez = 0;
+  piece p = *first;
+  for (int64_t at = 0; at < norm->n;
+       at += norm->piece, p.x += norm->apart, p.dy += norm->apart, p.weight += norm->piece)
+    gradient_sums(&p, ronde__min(norm->piece, norm->n - at), &sum_e, &sum_ez);
+  float mean_e = norm->centred ? (float)(sum_e / (double)norm->n) : 0, mean_ez = (float)(sum_ez / (double)norm->n);
+  p = *first;
+  for (int64_t at = 0; at < norm->n; at += norm->piece) {
+    int64_t n = ronde__min(norm->piece, norm->n - at), i = 0;
+    for (; i + LANES <= n; i += LANES) give_gradient(&p, mean_e, mean_ez, i, LANES, dx, accumulate);
+    if (i < n) give_gradient(&p, mean_e, mean_ez, i, n - i, dx, accumulate);
+    p.x += norm->apart, p.dy += norm->apart, p.weight += norm->piece, dx += norm->apart;
   }
 }
 
-INLINE void add_columns(const float *x, const float *dy, const float *statistics, int64_t ld, int64_t rows,
+static void backward(const ronde__row_norm *norm, const float *x, const void *dy, const float *statistics, int64_t rows,
+                     float *dx, bool accumulate) {
+  for (int64_t row = 0; row < rows; row++) {
+    const int64_t at = row * norm->ld;
+    const piece p = {x + at, (const elem *)dy + at, norm->weight, statistics[2 * row], statistics[2 * row + 1]};
+    row_backward(norm, &p, dx + at, accumulate);
+  }
+}
+
+INLINE void add_columns(const float *x, const elem *dy, const float *statistics, int64_t ld, int64_t rows,
                         const int vecs, int64_t live, float *dweight, float *dbias) {
   vec total[COLUMN_VECS], total_z[COLUMN_VECS];
   UNROLL
@@ -124,10 +153,10 @@ INLINE void add_columns(const float *x, const float *dy, const float *statistics
     UNROLL
     for (int v = 0; v < vecs; v++) sum[v] = sum_z[v] = (vec){0};
     for (int64_t r = ronde__min(left, CHUNK_ROWS); r > 0; r--, x += ld, dy += ld, statistics += 2) {
-      const row p = {x, dy, NULL, statistics[0], statistics[1]};
+      const piece p = {x, dy, NULL, statistics[0], statistics[1]};
       UNROLL
       for (int v = 0; v < vecs; v++) {
-        vec d = load_some(dy + v * LANES, live);
+        vec d = load_elem_some(dy + v * LANES, live);
         sum[v] += d;
         sum_z[v] += d * z_at(&p, v * LANES, live);
       }
@@ -145,8 +174,9 @@ INLINE void add_columns(const float *x, const float *dy, const float *statistics
   }
 }
 
-void NAME(row_norm_sums)(const float *x, const float *dy, const float *statistics, int64_t ld, int64_t rows, int64_t n,
-                         float *dweight, float *dbias) {
+/* Of n elements of a piece. */
+static void piece_sums(const float *x, const elem *dy, const float *statistics, int64_t ld, int64_t rows, int64_t n,
+                       float *dweight, float *dbias) {
   const int64_t rows_max = CHUNK_ROWS * CHUNK_ROWS;
   for (int64_t r = 0; r < rows; r += rows_max, x += rows_max * ld, dy += rows_max * ld, statistics += 2 * rows_max) {
     int64_t some = ronde__min(rows_max, rows - r), j = 0;
@@ -158,3 +188,15 @@ void NAME(row_norm_sums)(const float *x, const float *dy, const float *statistic
 #undef AT
   }
 }
+
+static void sums(const ronde__row_norm *norm, const float *x, const void *dy, const float *statistics, int64_t rows,
+                 int64_t begin, int64_t end, float *dweight, float *dbias) {
+  for (int64_t i = begin, next; i < end; i = next) {
+    const int64_t number = i / norm->piece, at = number * norm->apart + i % norm->piece;
+    next = ronde__min(end, (number + 1) * norm->piece);
+    piece_sums(x + at, (const elem *)dy + at, statistics, norm->ld, rows, next - i,
+               dweight ? dweight + i - begin : NULL, dbias ? dbias + i - begin : NULL);
+  }
+}
+
+const ronde__row_norm_kernels NAME(row_norm) = {.forward = forward, .backward = backward, .sums = sums};

@@ -2,12 +2,24 @@
 #include "ops/elementwise.h"
 #include "ops/widen.h"
 
+#include <string.h>
+
 static void add_forward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
-  const ronde__phys *y = &desc->out[0];
-  const void *a = ronde__operand_at(y, call->in[0], begin), *b = ronde__operand_at(y, call->in[1], begin);
+  const ronde__phys *a = &desc->in[0], *b = &desc->in[1], *y = &desc->out[0];
+  const void *in_a = ronde__operand_at(a, call->in[0], begin), *in_b = ronde__operand_at(b, call->in[1], begin);
   void *to = ronde__operand_at(y, call->out[0], begin);
-  if (y->bf16) desc->compute.bf16->add(a, b, n, to);
-  else desc->compute.kernels->add(a, b, to, n);
+  if (a->bf16 && b->bf16 && y->bf16) {
+    desc->compute.bf16->add(in_a, in_b, n, to);
+    return;
+  }
+  float a_room[RONDE__STRETCH], b_room[RONDE__STRETCH], y_room[RONDE__STRETCH];
+  for (int64_t end = begin + n; begin < end; begin += n) {
+    n = ronde__is_narrow(desc) ? ronde__min(RONDE__STRETCH, end - begin) : end - begin;
+    float *sum = ronde__operand_room(y, call->out[0], begin, y_room);
+    desc->compute.kernels->add(ronde__widen(desc, a, call->in[0], begin, n, a_room),
+                               ronde__widen(desc, b, call->in[1], begin, n, b_room), sum, n);
+    ronde__narrow(desc, y, sum, n, call->out[0], begin);
+  }
 }
 
 static ronde_status add_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
@@ -15,9 +27,29 @@ static ronde_status add_forward(const ronde__op_desc *desc, const void *state, c
   return RONDE_OK;
 }
 
+/* The gradient of an input in the other format. */
+static void give_gradient(const ronde__op_desc *desc, const ronde__op_call *call, int i, int64_t begin, int64_t n) {
+  const ronde__phys *x = &desc->in[i], *y = &desc->out[0];
+  float dy_room[RONDE__STRETCH], dx_room[RONDE__STRETCH];
+  for (int64_t end = begin + n; begin < end; begin += n) {
+    n = ronde__min(RONDE__STRETCH, end - begin);
+    const float *dy = ronde__widen(desc, y, call->dout[0], begin, n, dy_room);
+    if (call->accumulate_dinput[i]) {
+      const float *sum = ronde__widen(desc, x, call->din[i], begin, n, dx_room);
+      desc->compute.kernels->add(dy, sum, dx_room, n);
+      dy = dx_room;
+    }
+    if (x->bf16) ronde__narrow(desc, x, dy, n, call->din[i], begin);
+    else memcpy(call->din[i] + begin, dy, (size_t)n * sizeof *dy);
+  }
+}
+
 static void add_backward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
   for (int i = 0; i < 2; i++)
-    if (call->din[i] && (call->din[i] != call->dout[0] || call->accumulate_dinput[i]))
+    if (call->din[i] && desc->in[i].bf16 != desc->out[0].bf16) give_gradient(desc, call, i, begin, n);
+  for (int i = 0; i < 2; i++)
+    if (call->din[i] && desc->in[i].bf16 == desc->out[0].bf16 &&
+        (call->din[i] != call->dout[0] || call->accumulate_dinput[i]))
       ronde__value_add(desc, &desc->out[0], call->dout[0], begin, call->din[i], begin, n, call->accumulate_dinput[i]);
 }
 
@@ -28,7 +60,7 @@ static ronde_status add_backward(const ronde__op_desc *desc, const void *state, 
 
 static const ronde__form add_form = {
     .bf16 = {.in = 3, .out = 1},
-    .one_format = true,
+    .passes_on = true,
     .forward = add_forward,
     .backward = add_backward,
     .implementation = ronde__elementwise_implementation,

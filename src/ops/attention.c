@@ -43,10 +43,26 @@ static int64_t attention_flops(const ronde__op_attr *attr, const ronde__shape *i
   return 4 * out->dim[0] * keys * out->dim[1];
 }
 
+/* Whether the features of every head are a part of one block, in inputs and output. */
+static bool heads_fit(const ronde__op_attr *attr, const ronde__shape *in, const ronde__shape *out) {
+  int64_t d = out->dim[1] / attr->heads;
+  return ronde__channel_block(in[0].dim[1]) % d == 0 && ronde__channel_block(out->dim[1]) % d == 0;
+}
+
+/* BLOCKS, as linear layers take and give them, where one of the inputs is. */
 static void attention_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
-  int64_t n = desc->in[0].n;
+  int n_operands = desc->attr.n_inputs - desc->attr.lengths;
+  int64_t n = desc->in[0].n / ronde__phys_rows(&desc->in[0], &in[0]);
+  bool by_blocks = false;
+  for (int i = 0; i < n_operands; i++) by_blocks |= desc->in[i].layout == RONDE__BLOCKS;
+  by_blocks &= heads_fit(&desc->attr, in, out);
   for (int i = 0; i < desc->attr.n_inputs; i++) desc->in[i] = ronde__phys_of_shape(&in[i], n);
   desc->out[0] = ronde__phys_of_shape(out, n);
+  desc->rows = out->dim[0];
+  if (!by_blocks) return;
+  for (int i = 0; i < n_operands; i++)
+    desc->in[i] = ronde__phys_make(RONDE__BLOCKS, n * in[i].dim[0], in[i].dim[1], 1, 1);
+  desc->out[0] = ronde__phys_make(RONDE__BLOCKS, n * out->dim[0], out->dim[1], 1, 1);
 }
 
 const ronde__op ronde__op_attention = {
@@ -54,6 +70,7 @@ const ronde__op ronde__op_attention = {
     .infer = attention_infer,
     .flops = attention_flops,
     .layouts = attention_layouts,
+    .takes_rows = true,
     .backward_reads = {.in = 15, .out = 1},
     .forms = (const ronde__form *const[]){&ronde__attention_bf16, &ronde__attention_f32, NULL},
 };

@@ -15,8 +15,8 @@ typedef struct ronde__attention ronde__attention;
 typedef struct ronde__attention_head {
   const ronde__op_desc *desc;
   const ronde__attention *s;
-  const float *x[3];   /* query, key, value: rows s->ld apart */
-  const float *dy;     /* gradient of the output, rows s->f apart; NULL: forward */
+  const float *x[3];   /* query, key, value: rows s->ld apart; of bfloat16 where their inputs are */
+  const float *dy;     /* gradient of the output, rows s->ldy apart; NULL: forward */
   int64_t at;          /* of its first feature of the first query, in the output */
   int64_t n_keys;      /* that are there */
   float *sums;         /* [T]: logarithms */
@@ -50,7 +50,9 @@ typedef struct ronde__attention_products {
 
 struct ronde__attention {
   int64_t n, heads, t, s, d, f;
-  int64_t ld; /* of query, key and value */
+  bool by_blocks; /* operands are BLOCKS, of which a head's features are a part of one; else ROWS */
+  int64_t ld;     /* of query, key and value */
+  int64_t ldy;    /* of the output */
   float scale;
   const ronde__attention_products *products;
   /* By whether it is the last tile of queries, and of keys. */
@@ -60,6 +62,10 @@ struct ronde__attention {
 /* Query, key and value lie side by side in one input. */
 static inline bool ronde__attention_is_packed(const ronde__op_attr *attr) {
   return attr->n_inputs - attr->lengths == 1;
+}
+/* Of query, key or value. */
+static inline const ronde__phys *ronde__attention_input(const ronde__op_desc *desc, int i) {
+  return &desc->in[ronde__attention_is_packed(&desc->attr) ? 0 : i];
 }
 static inline int64_t ronde__attention_tiles(int64_t rows) { return ronde__ceil_div(rows, RONDE__ATTENTION_BLOCK); }
 static inline int64_t ronde__attention_rows(int64_t rows, int64_t tile) {

@@ -3,6 +3,7 @@
  * Legend: as in attention_passes.c; A and B as in bf16.h. */
 #include "kernel/bf16.h"
 #include "ops/attention.h"
+#include "ops/widen.h"
 
 #include <string.h>
 
@@ -89,67 +90,98 @@ static void make(const ronde__op_desc *desc, ronde__attention *s, int last_q, in
 
 static const ronde__bf16 *bf16_of(const ronde__attention_head *head) { return head->desc->compute.bf16; }
 
-static void pack_rows(const ronde__attention_head *head, const float *x, uint16_t *to) {
+/* Rows of an operand of a head, ld elements apart, as packing finds them. */
+typedef struct rows {
+  const ronde__phys *phys; /* says the format */
+  const float *x;
+  int64_t ld;
+} rows;
+
+static rows input_of(const ronde__attention_head *head, int i) {
+  return (rows){ronde__attention_input(head->desc, i), head->x[i], head->s->ld};
+}
+
+static rows gradient_of(const ronde__attention_head *head) {
+  return (rows){&head->desc->out[0], head->dy, head->s->ldy};
+}
+
+/* A [S][D] */
+static void pack_rows(const ronde__attention_head *head, rows from, uint16_t *to) {
   const ronde__attention *s = head->s;
-  for (int64_t r = 0; r < s->s; r++) bf16_of(head)->pack(x + r * s->ld, s->d, to + r * s->d);
+  for (int64_t r = 0; r < s->s; r++) {
+    const void *x = ronde__operand_at(from.phys, from.x, r * from.ld);
+    if (from.phys->bf16) memcpy(to + r * s->d, x, (size_t)s->d * sizeof *to);
+    else bf16_of(head)->pack(x, s->d, to + r * s->d);
+  }
 }
 
 /* B [D][BLOCK] of a tile of queries, or of their gradients. */
-static void pack_turned(const ronde__attention_head *head, const float *x, int64_t ld, int64_t tile, uint16_t *to) {
+static void pack_turned(const ronde__attention_head *head, rows from, int64_t tile, uint16_t *to) {
   const ronde__attention *s = head->s;
-  int64_t rows = ronde__attention_rows(s->t, tile), all = padded_rows(s->t, tile);
-  float *padded = packed_of(head).padded;
-  x += tile * BLOCK * ld;
-  if (rows < all) {
-    for (int64_t r = 0; r < rows; r++) memcpy(padded + r * s->d, x + r * ld, (size_t)s->d * sizeof *padded);
-    memset(padded + rows * s->d, 0, (size_t)((all - rows) * s->d) * sizeof *padded);
+  int64_t n = ronde__attention_rows(s->t, tile), all = padded_rows(s->t, tile), ld = from.ld;
+  const void *x = ronde__operand_at(from.phys, from.x, tile * BLOCK * ld);
+  if (n < all) {
+    float *padded = packed_of(head).padded;
+    memset(padded, 0, ronde__operand_bytes(from.phys, all * s->d));
+    for (int64_t r = 0; r < n; r++)
+      memcpy(ronde__operand_at(from.phys, padded, r * s->d), ronde__operand_at(from.phys, x, r * ld),
+             ronde__operand_bytes(from.phys, s->d));
     x = padded;
     ld = s->d;
   }
-  bf16_of(head)->pack_transposed_panels(x, ld, all, s->d, to);
+  if (from.phys->bf16) bf16_of(head)->transposed_panels(x, ld, all, s->d, to);
+  else bf16_of(head)->pack_transposed_panels(x, ld, all, s->d, to);
 }
 
 /* B [BLOCK][D] of tile `tile` of so many rows. */
-static void pack_tile(const ronde__attention_head *head, const float *x, int64_t ld, int64_t rows, int64_t tile,
-                      uint16_t *to) {
-  bf16_of(head)->pack_panels(x + tile * BLOCK * ld, ld, ronde__attention_rows(rows, tile), head->s->d,
-                             padded_rows(rows, tile), to, BLOCK);
+static void pack_tile(const ronde__attention_head *head, rows from, int64_t n, int64_t tile, uint16_t *to) {
+  const int64_t d = head->s->d, there = ronde__attention_rows(n, tile), all = padded_rows(n, tile);
+  const void *x = ronde__operand_at(from.phys, from.x, tile * BLOCK * from.ld);
+  if (from.phys->bf16) bf16_of(head)->panels(x, from.ld, there, d, all, to, BLOCK);
+  else bf16_of(head)->pack_panels(x, from.ld, there, d, all, to, BLOCK);
+}
+
+static void pack_forward(const ronde__attention_head *head) {
+  const ronde__attention *s = head->s;
+  const rows value = input_of(head, RONDE__VALUE);
+  const packed p = packed_of(head);
+  if (value.phys->bf16)
+    bf16_of(head)->transposed((const uint16_t *)value.x, value.ld, s->s, s->d, p.value, keys_apart(s));
+  else bf16_of(head)->pack_transposed(value.x, value.ld, s->s, s->d, p.value, keys_apart(s));
 }
 
 static void pack_backward(const ronde__attention_head *head) {
   const ronde__attention *s = head->s;
+  const rows query = input_of(head, RONDE__QUERY), key = input_of(head, RONDE__KEY), dy = gradient_of(head);
   const packed p = packed_of(head);
-  pack_rows(head, head->x[RONDE__VALUE], p.value);
+  pack_rows(head, input_of(head, RONDE__VALUE), p.value);
   for (int64_t tile = 0; tile < ronde__attention_tiles(s->t); tile++) {
     const int64_t at = tile * BLOCK * s->d;
-    pack_turned(head, head->x[RONDE__QUERY], s->ld, tile, p.turned + at);
-    pack_turned(head, head->dy, s->f, tile, p.turned_dy + at);
-    pack_tile(head, head->x[RONDE__QUERY], s->ld, s->t, tile, p.query + at);
-    pack_tile(head, head->dy, s->f, s->t, tile, p.dy + at);
+    pack_turned(head, query, tile, p.turned + at);
+    pack_turned(head, dy, tile, p.turned_dy + at);
+    pack_tile(head, query, s->t, tile, p.query + at);
+    pack_tile(head, dy, s->t, tile, p.dy + at);
   }
-  for (int64_t k = 0; k < ronde__attention_tiles(s->s); k++)
-    pack_tile(head, head->x[RONDE__KEY], s->ld, s->s, k, p.keys + k * BLOCK * s->d);
+  for (int64_t k = 0; k < ronde__attention_tiles(s->s); k++) pack_tile(head, key, s->s, k, p.keys + k * BLOCK * s->d);
 }
 
 /* In places that are filled later. */
 static const float *gradient(const ronde__attention_head *head, int64_t t) {
   const ronde__attention *s = head->s;
   const packed p = packed_of(head);
-  bf16_of(head)->pack(head->dy + t * s->f, s->d, p.turned);
+  bf16_of(head)->pack(head->dy + t * s->ldy, s->d, p.turned);
   bf16_of(head)->unpack(p.turned, s->d, p.padded);
   return p.padded;
 }
 
 static void pack(const ronde__attention_head *head) {
-  const ronde__attention *s = head->s;
-  const packed p = packed_of(head);
-  pack_rows(head, head->x[RONDE__KEY], p.key);
+  pack_rows(head, input_of(head, RONDE__KEY), packed_of(head).key);
   if (head->dy) pack_backward(head);
-  else bf16_of(head)->pack_transposed(head->x[RONDE__VALUE], s->ld, s->s, s->d, p.value, keys_apart(s));
+  else pack_forward(head);
 }
 
 static void pack_queries(const ronde__attention_head *head, int64_t tile) {
-  pack_turned(head, head->x[RONDE__QUERY], head->s->ld, tile, packed_of(head).turned);
+  pack_turned(head, input_of(head, RONDE__QUERY), tile, packed_of(head).turned);
 }
 
 /* ---- products ---- */
@@ -199,7 +231,9 @@ static const ronde__attention_products products = {make,   packed_elems, gradien
 /* Heads of whole panels. */
 static bool takes(const ronde__op_desc *desc) {
   const ronde__bf16 *bf16 = desc->compute.bf16;
-  return bf16 && desc->out[0].w / desc->attr.heads % RONDE__BF16_PANEL == 0;
+  const ronde__phys *y = &desc->out[0];
+  int64_t features = y->layout == RONDE__BLOCKS ? y->c : y->w;
+  return bf16 && features / desc->attr.heads % RONDE__BF16_PANEL == 0;
 }
 
 static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
@@ -208,8 +242,11 @@ static ronde_status prepare(const ronde__op_desc *desc, void **state_out) {
 
 static const char *implementation(const ronde__op_desc *desc, const void *state) { return desc->compute.bf16->name; }
 
+/* The output stays f32: backward reads it again, and the slopes of a query only add up to 0 with its own sums. */
 const ronde__form ronde__attention_bf16 = {
     .name = "bf16",
+    .bf16 = {.in = 7},
+    .multiplies_bf16 = true,
     .takes = takes,
     .prepare = prepare,
     .release = ronde__attention_release,

@@ -21,7 +21,7 @@ static void make(const ronde__op_desc *desc, ronde__attention *s, int last_q, in
                     out = {.m = d, .n = q, .k = k, .lda = s->ld, .ldb = BLOCK, .ldc = BLOCK, .trans_a = true},
                     dq = {.m = q, .n = d, .k = k, .lda = BLOCK, .ldb = s->ld, .ldc = d, .trans_a = true},
                     dk = {.m = k, .n = d, .k = q, .lda = BLOCK, .ldb = s->ld, .ldc = d}, dv = dk;
-  dv.ldb = s->f;
+  dv.ldb = s->ldy;
   s->score[last_q][last_k] = ronde__gemm_pair_tile(desc, score);
   s->out[last_q][last_k] = ronde__gemm_pair_tile(desc, out);
   s->dq[last_q][last_k] = ronde__gemm_pair_tile(desc, dq);
@@ -36,13 +36,13 @@ static void turn(const ronde__attention_head *head, const float *x, int64_t ld, 
                                          BLOCK);
 }
 
-static const float *gradient(const ronde__attention_head *head, int64_t t) { return head->dy + t * head->s->f; }
+static const float *gradient(const ronde__attention_head *head, int64_t t) { return head->dy + t * head->s->ldy; }
 
 static void pack(const ronde__attention_head *head) {
   const ronde__attention *s = head->s;
   for (int64_t tile = 0; tile < ronde__attention_tiles(s->t) && head->dy; tile++) {
     turn(head, head->x[RONDE__QUERY], s->ld, tile, head->packed + tile * BLOCK * s->d);
-    turn(head, head->dy, s->f, tile, turned_dy_of(head) + tile * BLOCK * s->d);
+    turn(head, head->dy, s->ldy, tile, turned_dy_of(head) + tile * BLOCK * s->d);
   }
 }
 
@@ -75,7 +75,7 @@ static void gradients(const ronde__attention_head *head, int64_t tile, int64_t k
                       const float *slopes, float *dq, float *dk, float *dv) {
   const ronde__attention *s = head->s;
   ronde__attention_multiply(head, &ronde__attention_pick(s, s->dv, tile, k)->add, shares,
-                            head->dy + tile * BLOCK * s->f, dv);
+                            head->dy + tile * BLOCK * s->ldy, dv);
   ronde__attention_multiply(head, &ronde__attention_pick(s, s->dk, tile, k)->add, slopes,
                             rows_at(head, RONDE__QUERY, tile), dk);
   ronde__attention_multiply(head, &ronde__attention_pick(s, s->dq, tile, k)->add, slopes, rows_at(head, RONDE__KEY, k),

@@ -5,9 +5,10 @@
  * Scores lie turned, a row for each key and a column for each query, so that a query is a lane, and only queries and their
  * gradients need to be turned, once.
  * Legend: N examples, H heads, T queries, S keys, D features of a head, F = H D; s scores, p their softmax.
- * A head's rows are a matrix with a leading dimension of F or 3F, of which a form packs what it wants packed. Forward shares
+ * A head's rows are a matrix with a leading dimension of F or 3F, or of a block, of which a form packs what it wants packed. Forward shares
  * out tiles of queries, backward heads of examples, each of which sums its keys, or its queries, in their order. */
 #include "ops/attention.h"
+#include "ops/widen.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,10 +24,14 @@ ronde_status ronde__attention_prepare(const ronde__op_desc *desc, const ronde__a
   bool packed = ronde__attention_is_packed(&desc->attr);
   ronde__attention *s;
   RONDE__ALLOC(s, sizeof *s, "attention plan");
-  s->n = x->n, s->heads = desc->attr.heads, s->t = x->c, s->ld = x->w;
-  s->s = packed ? s->t : desc->in[KEY].c;
-  s->f = packed ? x->w / 3 : x->w;
+  s->by_blocks = x->layout == RONDE__BLOCKS;
+  s->t = desc->rows, s->heads = desc->attr.heads;
+  s->n = s->by_blocks ? x->n / s->t : x->n;
+  s->s = packed ? s->t : s->by_blocks ? desc->in[KEY].n / s->n : desc->in[KEY].c;
+  s->f = s->by_blocks ? desc->out[0].c : desc->out[0].w;
   s->d = s->f / s->heads;
+  s->ld = s->by_blocks ? x->block : x->w;
+  s->ldy = s->by_blocks ? desc->out[0].block : s->f;
   s->scale = (float)(1 / sqrt((double)s->d));
   s->products = products;
   for (int i = 0; i < 4; i++) products->make(desc, s, i / 2, i % 2);
@@ -68,32 +73,43 @@ typedef struct attention_job {
   const ronde__op_call *call;
 } attention_job;
 
+/* Where in an operand row `row` of all has the features of a head from number `feature` on. */
+static int64_t row_at(const ronde__attention *s, const ronde__phys *x, int64_t row, int64_t feature) {
+  return s->by_blocks ? ronde__phys_index(x, row, feature, 0) : row * x->w + feature;
+}
+
 /* Where a head's rows of operand i begin in an array that lies like it. */
 static int64_t place_of(const attention_job *j, int64_t n, int64_t h, int i) {
   const ronde__attention *s = j->s;
-  if (ronde__attention_is_packed(&j->desc->attr)) return n * s->t * s->ld + i * s->f + h * s->d;
-  return n * (i == QUERY ? s->t : s->s) * s->ld + h * s->d;
+  int64_t behind = ronde__attention_is_packed(&j->desc->attr) ? i * s->f : 0;
+  return row_at(s, ronde__attention_input(j->desc, i), n * (i == QUERY ? s->t : s->s), behind + h * s->d);
 }
 
 /* Of a head's first query: where its features are in the output. */
 static int64_t output_of(const attention_job *j, int64_t item) {
   const ronde__attention *s = j->s;
-  return item / s->heads * s->t * s->f + item % s->heads * s->d;
+  return row_at(s, &j->desc->out[0], item / s->heads * s->t, item % s->heads * s->d);
+}
+
+/* Rows of operand i of a head in arrays x that lie like the inputs. */
+static float *operand_of(const attention_job *j, int64_t item, int i, const float *const *x) {
+  const float *all = x[ronde__attention_is_packed(&j->desc->attr) ? 0 : i];
+  if (!all) return NULL;
+  return ronde__operand_at(ronde__attention_input(j->desc, i), all,
+                           place_of(j, item / j->s->heads, item % j->s->heads, i));
 }
 
 static ronde__attention_head head_of(const attention_job *j, int64_t item, float *packed, bool backward,
                                      ronde__ahead *ahead) {
   const ronde__attention *s = j->s;
-  int64_t n = item / s->heads, h = item % s->heads;
   ronde__attention_head head = {.desc = j->desc,
                                 .s = s,
                                 .ahead = ahead,
                                 .at = output_of(j, item),
                                 .sums = j->call->saved + item * s->t,
                                 .packed = packed};
-  head.n_keys = ronde__rows_there(j->desc, j->call, n, s->s);
-  for (int i = 0; i < 3; i++)
-    head.x[i] = j->call->in[ronde__attention_is_packed(&j->desc->attr) ? 0 : i] + place_of(j, n, h, i);
+  head.n_keys = ronde__rows_there(j->desc, j->call, item / s->heads, s->s);
+  for (int i = 0; i < 3; i++) head.x[i] = operand_of(j, item, i, j->call->in);
   if (backward) head.dy = j->call->dout[0] + head.at;
   return head;
 }
@@ -102,11 +118,11 @@ static ronde__attention_head head_of(const attention_job *j, int64_t item, float
 
 enum { MOST_FETCHED = 256 }; /* rows of an operand of a head */
 
-/* Nothing yet, of a head's rows of `width` values. */
-static ronde__ahead no_rows(const ronde__attention *s, int64_t width) {
-  return (ronde__ahead){.bytes = ronde__ahead_lines(s->d * (int64_t)sizeof(float)),
+/* Nothing yet, of a head's rows of an operand, `ld` elements apart. */
+static ronde__ahead no_rows(const ronde__attention *s, const ronde__phys *x, int64_t ld) {
+  return (ronde__ahead){.bytes = ronde__ahead_lines((int64_t)ronde__operand_bytes(x, s->d)),
                         .rows = ronde__min(MOST_FETCHED, ronde__min(s->t, s->s)),
-                        .apart = width * (int64_t)sizeof(float)};
+                        .apart = (int64_t)ronde__operand_bytes(x, ld)};
 }
 
 static void add_rows(ronde__ahead *ahead, const float *rows) {
@@ -115,10 +131,12 @@ static void add_rows(ronde__ahead *ahead, const float *rows) {
 
 /* Queries, keys and values of a head, or their gradients: of arrays that lie like x. */
 static void add_operands(const attention_job *j, int64_t item, const float *const *x, ronde__ahead *ahead) {
-  for (int i = 0; i < 3; i++) {
-    const float *rows = x[ronde__attention_is_packed(&j->desc->attr) ? 0 : i];
-    if (rows) add_rows(ahead, rows + place_of(j, item / j->s->heads, item % j->s->heads, i));
-  }
+  for (int i = 0; i < 3; i++) add_rows(ahead, operand_of(j, item, i, x));
+}
+
+/* The same of the output, or its gradient. */
+static void add_output(const attention_job *j, int64_t item, const float *y, ronde__ahead *ahead) {
+  add_rows(ahead, y + output_of(j, item));
 }
 
 /* Of a tile of keys: how many of them are there. */
@@ -153,7 +171,7 @@ static void give_outputs(const ronde__attention_head *head, int64_t tile, float 
     sum[r] = sum[r] > 0 || isnan(sum[r]) ? 1 / sum[r] : 0;
   }
   head->desc->compute.kernels->scale_columns(y, BLOCK, s->d, rows, sum);
-  head->desc->compute.kernels->transpose(y, BLOCK, s->d, rows, out + head->at + first * s->f, s->f);
+  head->desc->compute.kernels->transpose(y, BLOCK, s->d, rows, out + head->at + first * s->ldy, s->ldy);
 }
 
 static void forward_tile(const ronde__attention_head *head, int64_t tile, float *work, float *out) {
@@ -186,8 +204,8 @@ static void forward_part(void *arg, int thread, int n_threads) {
     ronde__attention_head head = head_of(j, i / tiles, work + own, false, ahead);
     if (i == begin || i % tiles == 0) {
       s->products->pack(&head);
-      ahead[0] = no_rows(s, s->f), ahead[1] = no_rows(s, s->ld);
-      add_rows(&ahead[0], j->call->out[0] + head.at);
+      ahead[0] = no_rows(s, &j->desc->out[0], s->ldy), ahead[1] = no_rows(s, &j->desc->in[0], s->ld);
+      add_output(j, i / tiles, j->call->out[0], &ahead[0]);
       if (i / tiles * tiles + tiles < end) add_operands(j, i / tiles + 1, j->call->in, &ahead[1]);
     }
     forward_tile(&head, i % tiles, work, j->call->out[0]);
@@ -197,6 +215,7 @@ static void forward_part(void *arg, int thread, int n_threads) {
 ronde_status ronde__attention_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   attention_job j = {desc, state, call};
   ronde__pool_run(call->pool, forward_part, &j);
+  ronde__elementwise_clear_padding(&desc->out[0], call->out[0]);
   return RONDE_OK;
 }
 
@@ -234,27 +253,32 @@ static void backward_tile(const ronde__attention_head *head, int64_t tile, int64
 }
 
 /* A gradient [rows][D] to its place in that of operand i, if it is wanted. */
-static void give(const attention_job *j, int64_t item, int i, int64_t rows, const float *gradient) {
+static void give(const attention_job *j, int64_t item, int i, int64_t rows, float *gradient) {
   const ronde__attention *s = j->s;
-  const ronde__kernels *kernels = j->desc->compute.kernels;
+  const ronde__phys *x = ronde__attention_input(j->desc, i);
   int input = ronde__attention_is_packed(&j->desc->attr) ? 0 : i;
-  float *dx = j->call->din[input];
-  if (!dx) return;
-  dx += place_of(j, item / s->heads, item % s->heads, i);
-  for (int64_t r = 0; r < rows; r++, dx += s->ld, gradient += s->d)
-    if (j->call->accumulate_dinput[input]) kernels->add(dx, gradient, dx, s->d);
-    else memcpy(dx, gradient, (size_t)s->d * sizeof *dx);
+  float *dx = operand_of(j, item, i, (const float *const *)j->call->din), room[RONDE__MAX_BLOCK];
+  for (int64_t r = 0; r < rows && dx; r++, gradient += s->d) {
+    const int64_t at = r * s->ld;
+    if (j->call->accumulate_dinput[input]) {
+      const float *sum = ronde__widen(j->desc, x, dx, at, s->d, room);
+      j->desc->compute.kernels->add(sum, gradient, x->bf16 ? gradient : dx + at, s->d);
+    } else if (!x->bf16) {
+      memcpy(dx + at, gradient, (size_t)s->d * sizeof *dx);
+    }
+    ronde__narrow(j->desc, x, gradient, s->d, dx, at);
+  }
 }
 
 /* While a head is gone through: its own gradients, and all of the next one; is_last: there is none. */
 static void look_ahead(const attention_job *j, int64_t item, bool is_last, ronde__ahead ahead[2]) {
   const ronde__attention *s = j->s;
-  ahead[0] = no_rows(s, s->ld), ahead[1] = no_rows(s, s->f);
+  ahead[0] = no_rows(s, &j->desc->in[0], s->ld), ahead[1] = no_rows(s, &j->desc->out[0], s->ldy);
   add_operands(j, item, (const float *const *)j->call->din, &ahead[0]);
   if (is_last) return;
   add_operands(j, item + 1, j->call->in, &ahead[0]);
-  add_rows(&ahead[1], j->call->dout[0] + output_of(j, item + 1));
-  add_rows(&ahead[1], j->call->out[0] + output_of(j, item + 1));
+  add_output(j, item + 1, j->call->dout[0], &ahead[1]);
+  add_output(j, item + 1, j->call->out[0], &ahead[1]);
 }
 
 static void backward_head(const attention_job *j, int64_t item, const scratch *w, ronde__ahead *ahead) {
@@ -262,7 +286,7 @@ static void backward_head(const attention_job *j, int64_t item, const scratch *w
   const ronde__attention_head head = head_of(j, item, w->packed, true, ahead);
   memset(w->dq, 0, (size_t)(w->dots - w->dq) * sizeof *w->dq);
   for (int64_t t = 0; t < s->t; t++) /* of the rounded gradient, or the slopes of a query would not add up to 0 */
-    w->dots[t] = (float)j->desc->compute.kernels->dot(j->call->out[0] + head.at + t * s->f,
+    w->dots[t] = (float)j->desc->compute.kernels->dot(j->call->out[0] + head.at + t * s->ldy,
                                                       s->products->gradient(&head, t), s->d);
   s->products->pack(&head);
   for (int64_t k = 0; k < ronde__attention_tiles(head.n_keys); k++)
@@ -288,6 +312,8 @@ static void backward_part(void *arg, int thread, int n_threads) {
 ronde_status ronde__attention_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   attention_job j = {desc, state, call};
   ronde__pool_run(call->pool, backward_part, &j);
+  for (int i = 0; i < desc->n_inputs - desc->attr.lengths; i++)
+    if (call->din[i] && !call->accumulate_dinput[i]) ronde__elementwise_clear_padding(&desc->in[i], call->din[i]);
   ronde__lengths_backward(desc, call);
   return RONDE_OK;
 }

@@ -142,6 +142,7 @@ ronde_status ronde__elementwise_infer_pair(const ronde__op_attr *attr, const cha
 }
 
 void ronde__elementwise_layouts_pair(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
+  if (desc->in[0].layout == RONDE__ROWS && desc->in[1].layout == RONDE__BLOCKS) desc->in[0] = desc->in[1];
   desc->in[1] = desc->in[0];
   desc->out[0] = desc->in[0];
 }

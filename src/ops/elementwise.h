@@ -35,6 +35,7 @@ void ronde__elementwise_layouts(ronde__op_desc *desc, const ronde__shape *in, co
 /* The same of ops of two inputs of equal shapes. */
 ronde_status ronde__elementwise_infer_pair(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
                                            const char *const *in_labels, ronde__shape *out);
+/* Of two inputs that are alike; BLOCKS where one of them is. */
 void ronde__elementwise_layouts_pair(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out);
 /* Sets the padded channels to zero, where a function of 0 is not 0. */
 void ronde__elementwise_clear_padding(const ronde__phys *phys, float *x);

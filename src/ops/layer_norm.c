@@ -1,5 +1,5 @@
 /* Layer normalisation over the last dimensions of an example: y = (x - mean) / sqrt(variance + eps) * weight + bias, by
- * the statistics of each group of `length` adjacent elements of ROWS. Source: Ba, Kiros & Hinton, "Layer normalization",
+ * the statistics of each group of `length` elements. Source: Ba, Kiros & Hinton, "Layer normalization",
  * 2016. */
 #include "ops/row_norm.h"
 
@@ -30,8 +30,8 @@ static int layer_norm_params(const ronde__op_attr *attr, const ronde__shape *in,
 
 static void layer_norm_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
   ronde__shape shape = layer_norm_shape(&desc->attr, in);
-  desc->in[0] = desc->out[0] = ronde__phys_of_shape(&in[0], desc->in[0].n);
   desc->attr.length = ronde__shape_elems(&shape);
+  ronde__row_norm_layouts(desc, &in[0]);
   for (int i = 0; i < 2; i++) desc->param[i] = ronde__weight_layout_make(RONDE__PLAIN, desc->attr.length, 1, 1, 1, 1);
 }
 
@@ -42,5 +42,6 @@ const ronde__op ronde__op_layer_norm = {
     .layouts = layer_norm_layouts,
     .backward_reads = {.in = 1},
     .dinput_in_dout = 1,
+    .takes_rows = true,
     .forms = (const ronde__form *const[]){&ronde__row_norm_form, NULL},
 };

@@ -249,6 +249,7 @@ typedef struct ronde__op_desc {
   ronde__turn turn;                    /* around split layers */
   ronde__spread from, to;              /* of an exchange (exchange.c) */
   int64_t first_channel;               /* dropout: of the layer's channels, the first one of in[0] */
+  int64_t rows;                        /* attention, dropout: of an example in in[0] (ronde__phys_rows), by layouts() */
 } ronde__op_desc;
 
 /* A gradient event: elements [begin, end) of a parameter's gradient are final, and lie at `data` [end - begin]. It is
@@ -366,6 +367,10 @@ struct ronde__form {
   ronde_status (*absorb)(const ronde__op_desc *desc, const ronde__op_call *call);
   ronde__operands bf16; /* those that may be bfloat16 where they are BLOCKS, their gradients with them */
   bool one_format;      /* of these, which are BLOCKS then, all or none */
+  bool
+      passes_on; /* what multiplies in bfloat16 behind one of these, or in front of it, makes all of them so that may be */
+  bool
+      for_products; /* its outputs are bfloat16 only where products alone read them, which would round them in any case */
   bool multiplies_bf16; /* its products */
   bool gives_pieces;    /* knows desc.in_pieces */
   bool turns_weight;    /* backward reads param[0] with each block transposed, and can keep that (call.turned) */

@@ -4,6 +4,7 @@
 #include "ops/elementwise.h"
 
 #include "ops/gemm_list.h"
+#include "ops/widen.h"
 
 #include <string.h>
 
@@ -17,28 +18,50 @@ typedef struct reorder_job {
   bool to_blocks, accumulate;
 } reorder_job;
 
+/* n elements of x, at most a tile's, to dst from element `at` on. */
+static void put(const reorder_job *j, const ronde__phys *to, const float *x, int64_t at, int64_t n) {
+  float sums[TILE];
+  if (!to->bf16) {
+    ronde__gradient_add(j->desc, x, j->dst + at, n, j->accumulate);
+    return;
+  }
+  if (j->accumulate) {
+    j->desc->compute.kernels->add(ronde__widen(j->desc, to, j->dst, at, n, sums), x, sums, n);
+    x = sums;
+  }
+  ronde__narrow(j->desc, to, x, n, j->dst, at);
+}
+
 /* Planes [channels][ld_planes] -> rows of a block of channels [n][ld_rows]; the block's padding is set to zero. */
-static void tile_to_blocks(const reorder_job *j, const float *planes, int64_t ld_planes, int64_t channels, int64_t n,
-                           float *rows, int64_t ld_rows) {
+static void tile_to_blocks(const reorder_job *j, int64_t in_planes, int64_t ld_planes, int64_t channels, int64_t n,
+                           int64_t in_rows, int64_t ld_rows) {
   float tile[RONDE__MAX_BLOCK * LD], transposed[TILE * RONDE__MAX_BLOCK];
+  const float *planes = j->src + in_planes;
   int64_t block = j->blocks->block;
   for (int64_t c = 0; c < channels; c++) memcpy(tile + c * LD, planes + c * ld_planes, (size_t)n * sizeof *tile);
   for (int64_t c = channels; c < block; c++) memset(tile + c * LD, 0, (size_t)n * sizeof *tile);
-  if (!j->accumulate) {
-    j->desc->compute.kernels->transpose(tile, LD, block, n, rows, ld_rows);
+  if (!j->accumulate && !j->blocks->bf16) {
+    j->desc->compute.kernels->transpose(tile, LD, block, n, j->dst + in_rows, ld_rows);
     return;
   }
   j->desc->compute.kernels->transpose(tile, LD, block, n, transposed, block);
   for (int64_t i = 0; i < n; i++)
-    ronde__gradient_add(j->desc, transposed + i * block, rows + i * ld_rows, channels, true);
+    put(j, j->blocks, transposed + i * block, in_rows + i * ld_rows, j->accumulate ? channels : block);
 }
 
-static void tile_to_planes(const reorder_job *j, const float *rows, int64_t ld_rows, int64_t channels, int64_t n,
-                           float *planes, int64_t ld_planes) {
-  float tile[RONDE__MAX_BLOCK * LD];
+static void tile_to_planes(const reorder_job *j, int64_t in_rows, int64_t ld_rows, int64_t channels, int64_t n,
+                           int64_t in_planes, int64_t ld_planes) {
+  float tile[RONDE__MAX_BLOCK * LD], wide[TILE * RONDE__MAX_BLOCK];
+  const float *rows = j->src + in_rows;
+  if (j->blocks->bf16) {
+    for (int64_t i = 0; i < n; i++)
+      ronde__widen(j->desc, j->blocks, j->src, in_rows + i * ld_rows, channels, wide + i * RONDE__MAX_BLOCK);
+    rows = wide;
+    ld_rows = RONDE__MAX_BLOCK;
+  }
   j->desc->compute.kernels->transpose(rows, ld_rows, n, channels, tile, LD);
   for (int64_t c = 0; c < channels; c++)
-    ronde__gradient_add(j->desc, tile + c * LD, planes + c * ld_planes, n, j->accumulate);
+    ronde__gradient_add(j->desc, tile + c * LD, j->dst + in_planes + c * ld_planes, n, j->accumulate);
 }
 
 /* The positions of a channel that are adjacent: pixels of an example in ROWS, pixels and examples in LANES. */
@@ -59,8 +82,8 @@ static void tiles_part(void *arg, int thread, int n_threads) {
     int64_t channels = ronde__min(blocks->block, blocks->c - c), count = ronde__min(TILE, positions - position);
     int64_t in_planes = ronde__phys_index(planes, n, c, 0) + position;
     int64_t in_rows = ronde__phys_index(blocks, n, c, 0) + position * ld_rows;
-    if (j->to_blocks) tile_to_blocks(j, j->src + in_planes, positions, channels, count, j->dst + in_rows, ld_rows);
-    else tile_to_planes(j, j->src + in_rows, ld_rows, channels, count, j->dst + in_planes, positions);
+    if (j->to_blocks) tile_to_blocks(j, in_planes, positions, channels, count, in_rows, ld_rows);
+    else tile_to_planes(j, in_rows, ld_rows, channels, count, in_planes, positions);
   }
 }
 
@@ -69,18 +92,21 @@ static void tiles_part(void *arg, int thread, int n_threads) {
 static void vectors_part(void *arg, int thread, int n_threads) {
   enum { ROWS_TOGETHER = 8 };
   const reorder_job *j = arg;
-  const ronde__phys *blocks = j->blocks;
+  const ronde__phys *blocks = j->blocks, *from = j->to_blocks ? j->planes : blocks,
+                    *to = j->to_blocks ? blocks : j->planes;
   int64_t begin, end, n_blocks = ronde__phys_blocks(blocks);
+  float room[RONDE__MAX_BLOCK];
   ronde__thread_chunk(n_blocks * ronde__ceil_div(blocks->n, ROWS_TOGETHER), thread, n_threads, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     int64_t c = item % n_blocks * blocks->block, channels = ronde__min(blocks->block, blocks->c - c);
-    int64_t first = item / n_blocks * ROWS_TOGETHER;
-    for (int64_t n = first; n < ronde__min(blocks->n, first + ROWS_TOGETHER); n++) {
+    int64_t first = item / n_blocks * ROWS_TOGETHER, last = ronde__min(blocks->n, first + ROWS_TOGETHER);
+    for (int64_t n = first; n < last; n++) {
       int64_t in_planes = n * blocks->c + c, in_rows = c * blocks->n + n * blocks->block;
-      ronde__gradient_add(j->desc, j->src + (j->to_blocks ? in_planes : in_rows),
-                          j->dst + (j->to_blocks ? in_rows : in_planes), channels, j->accumulate);
-      for (int64_t i = channels; i < blocks->block && j->to_blocks && !j->accumulate; i++) j->dst[in_rows + i] = 0;
+      const float *x = ronde__widen(j->desc, from, j->src, j->to_blocks ? in_planes : in_rows, channels, room);
+      put(j, to, x, j->to_blocks ? in_rows : in_planes, channels);
     }
+    if (j->to_blocks && !j->accumulate && c + channels == blocks->c)
+      ronde__clear_padding_of_rows(blocks, j->dst, first, last);
   }
 }
 
@@ -127,7 +153,20 @@ static ronde_status reorder_backward(const ronde__op_desc *desc, const void *sta
   return RONDE_OK;
 }
 
+static bool is_between_blocks(const ronde__op_desc *desc) {
+  return desc->in[0].layout == RONDE__BLOCKS && desc->out[0].layout == RONDE__BLOCKS;
+}
+
+static const ronde__form features_form = {
+    .takes = is_between_blocks,
+    .forward = reorder_forward,
+    .backward = reorder_backward,
+    .implementation = ronde__elementwise_implementation,
+};
+
 static const ronde__form reorder_form = {
+    .bf16 = {.in = 1, .out = 1},
+    .for_products = true,
     .forward = reorder_forward,
     .backward = reorder_backward,
     .implementation = ronde__elementwise_implementation,
@@ -136,5 +175,5 @@ static const ronde__form reorder_form = {
 const ronde__op ronde__op_reorder = {
     .name = "reorder",
     .infer = ronde__elementwise_infer,
-    .forms = (const ronde__form *const[]){&reorder_form, NULL},
+    .forms = (const ronde__form *const[]){&features_form, &reorder_form, NULL},
 };

@@ -1,5 +1,5 @@
-/* y = x / sqrt(mean of x^2 + eps) * weight over the last dimension, F adjacent elements of ROWS. Source: Zhang & Sennrich,
- * "Root mean square layer normalization", 2019. */
+/* y = x / sqrt(mean of x^2 + eps) * weight over the last dimension. Source: Zhang & Sennrich, "Root mean square layer
+ * normalization", 2019. */
 #include "ops/elementwise.h"
 #include "ops/row_norm.h"
 
@@ -11,8 +11,8 @@ static int rms_norm_params(const ronde__op_attr *attr, const ronde__shape *in,
 }
 
 static void rms_norm_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
-  desc->in[0] = desc->out[0] = ronde__phys_of_shape(&in[0], desc->in[0].n);
   desc->attr.length = in[0].dim[in[0].rank - 1];
+  ronde__row_norm_layouts(desc, &in[0]);
   desc->param[0] = ronde__weight_layout_make(RONDE__PLAIN, desc->attr.length, 1, 1, 1, 1);
 }
 
@@ -23,5 +23,6 @@ const ronde__op ronde__op_rms_norm = {
     .layouts = rms_norm_layouts,
     .backward_reads = {.in = 1},
     .dinput_in_dout = 1,
+    .takes_rows = true,
     .forms = (const ronde__form *const[]){&ronde__row_norm_form, NULL},
 };

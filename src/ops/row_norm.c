@@ -3,10 +3,21 @@
 
 #include "ops/elementwise.h"
 #include "ops/gemm_list.h"
+#include "ops/widen.h"
 
 #include <string.h>
 
-static int64_t rows_of(const ronde__op_desc *desc) { return ronde__phys_elems(&desc->in[0]) / desc->attr.length; }
+void ronde__row_norm_layouts(ronde__op_desc *desc, const ronde__shape *shape) {
+  ronde__phys *x = &desc->in[0];
+  bool by_blocks = x->layout == RONDE__BLOCKS && x->h * x->w == 1 && x->c == desc->attr.length;
+  if (!by_blocks) *x = ronde__phys_of_shape(shape, x->n / ronde__phys_rows(x, shape));
+  desc->out[0] = *x;
+}
+
+static int64_t rows_of(const ronde__op_desc *desc) {
+  const ronde__phys *x = &desc->in[0];
+  return x->n * x->c * x->h * x->w / desc->attr.length;
+}
 
 /* Mean and r of each row. */
 static size_t row_norm_saved(const ronde__op_desc *desc, const void *state) { return (size_t)(2 * rows_of(desc)); }
@@ -16,18 +27,34 @@ typedef struct row_norm_job {
   const ronde__op_call *call;
 } row_norm_job;
 
+static const ronde__row_norm_kernels *kernels_of(const row_norm_job *j) {
+  const ronde__compute *compute = &j->desc->compute;
+  return j->desc->out[0].bf16 ? compute->bf16->row_norm : compute->kernels->row_norm;
+}
+
 static ronde__row_norm norm_of(const row_norm_job *j) {
-  bool centred = j->desc->n_params > 1;
-  return (ronde__row_norm){j->call->param[0], centred ? j->call->param[1] : NULL, j->desc->attr.eps, centred};
+  const ronde__phys *x = &j->desc->in[0];
+  bool centred = j->desc->n_params > 1, by_blocks = x->layout == RONDE__BLOCKS;
+  int64_t n = j->desc->attr.length;
+  return (ronde__row_norm){.weight = j->call->param[0],
+                           .bias = centred ? j->call->param[1] : NULL,
+                           .eps = j->desc->attr.eps,
+                           .centred = centred,
+                           .n = n,
+                           .piece = by_blocks ? x->block : n,
+                           .apart = by_blocks ? x->n * x->block : n,
+                           .ld = by_blocks ? x->block : n};
 }
 
 static void forward_part(void *arg, int thread, int n_threads) {
   const row_norm_job *j = arg;
+  const ronde__phys *y = &j->desc->out[0];
   ronde__row_norm norm = norm_of(j);
-  int64_t n = j->desc->attr.length, begin, end;
+  int64_t begin, end;
   ronde__thread_chunk(rows_of(j->desc), thread, n_threads, &begin, &end);
-  j->desc->compute.kernels->row_norm(&norm, j->call->in[0] + begin * n, end - begin, n, j->call->saved + 2 * begin,
-                                     j->call->out[0] + begin * n);
+  kernels_of(j)->forward(&norm, j->call->in[0] + begin * norm.ld, end - begin, j->call->saved + 2 * begin,
+                         ronde__operand_at(y, j->call->out[0], begin * norm.ld));
+  ronde__clear_padding_of_rows(y, j->call->out[0], begin, end);
 }
 
 static ronde_status row_norm_forward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
@@ -38,28 +65,30 @@ static ronde_status row_norm_forward(const ronde__op_desc *desc, const void *sta
 
 static void data_part(void *arg, int thread, int n_threads) {
   const row_norm_job *j = arg;
+  const ronde__op_call *call = j->call;
   ronde__row_norm norm = norm_of(j);
-  int64_t n = j->desc->attr.length, begin, end;
+  int64_t begin, end;
   ronde__thread_chunk(rows_of(j->desc), thread, n_threads, &begin, &end);
-  j->desc->compute.kernels->row_norm_backward(&norm, j->call->in[0] + begin * n, j->call->dout[0] + begin * n,
-                                              j->call->saved + 2 * begin, end - begin, n, j->call->din[0] + begin * n,
-                                              j->call->accumulate_dinput[0]);
+  const int64_t at = begin * norm.ld;
+  kernels_of(j)->backward(&norm, call->in[0] + at, ronde__operand_at(&j->desc->out[0], call->dout[0], at),
+                          call->saved + 2 * begin, end - begin, call->din[0] + at, call->accumulate_dinput[0]);
+  if (!call->accumulate_dinput[0]) ronde__clear_padding_of_rows(&j->desc->in[0], call->din[0], begin, end);
 }
 
 /* Each thread sums some elements over all rows, in their order. */
 static void params_part(void *arg, int thread, int n_threads) {
   const row_norm_job *j = arg;
   const ronde__op_call *call = j->call;
-  int64_t n = j->desc->attr.length, begin, end;
+  ronde__row_norm norm = norm_of(j);
+  int64_t begin, end;
   float *to[2] = {NULL, NULL};
-  ronde__thread_chunk(n, thread, n_threads, &begin, &end);
+  ronde__thread_chunk(norm.n, thread, n_threads, &begin, &end);
   for (int param = 0; param < j->desc->n_params; param++) {
     if (!call->dparam[param]) continue;
     to[param] = call->dparam[param] + begin;
     if (!call->accumulate_dparam[param]) memset(to[param], 0, (size_t)(end - begin) * sizeof(float));
   }
-  j->desc->compute.kernels->row_norm_sums(call->in[0] + begin, call->dout[0] + begin, call->saved, n, rows_of(j->desc),
-                                          end - begin, to[0], to[1]);
+  kernels_of(j)->sums(&norm, call->in[0], call->dout[0], call->saved, rows_of(j->desc), begin, end, to[0], to[1]);
 }
 
 static ronde_status row_norm_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
@@ -70,6 +99,8 @@ static ronde_status row_norm_backward(const ronde__op_desc *desc, const void *st
 }
 
 const ronde__form ronde__row_norm_form = {
+    .bf16 = {.out = 1},
+    .for_products = true,
     .saved_elems = row_norm_saved,
     .forward = row_norm_forward,
     .backward = row_norm_backward,

@@ -100,6 +100,14 @@ static void put_weight(const ronde__weight_layout *l, const float *logical, floa
   for (int64_t i = 0; i < l->o * l->i * l->t; i++) w[weight_place(l, i)] = logical ? logical[i] : start_value(i);
 }
 
+/* An input as it is offered; in BLOCKS a matrix as the rows of linear layers, to whoever takes these. */
+static ronde__phys phys_offered(const op_run *run, int i, const ronde__shape *shape) {
+  ronde__layout layout = run->v->op->is_loss && i == 1 ? RONDE__ROWS : run->v->offered;
+  if (layout == RONDE__BLOCKS && run->v->op->takes_rows && shape->rank == 2)
+    return ronde__phys_make(layout, run->c->n * shape->dim[0], shape->dim[1], 1, 1);
+  return phys_of_input(run->c, i, layout);
+}
+
 static bool describe(op_run *run) {
   const op_case *c = run->c;
   const ronde__op *op = run->v->op;
@@ -118,8 +126,7 @@ static bool describe(op_run *run) {
                         .compute = {run->v->kernels, run->v->gemm, run->v->bf16},
                         .threads = ronde__pool_threads(run->v->pool)};
   for (int i = 0; i < run->ref->n_inputs; i++) {
-    bool target = op->is_loss && i == 1;
-    d->in[i] = phys_of_input(c, i, target ? RONDE__ROWS : run->v->offered);
+    d->in[i] = phys_offered(run, i, &in[i]);
     d->need_dinput[i] = run->v->need >> i & 1;
   }
   ronde__param_spec specs[RONDE__OP_MAX_PARAMS];
