@@ -424,6 +424,12 @@ typedef struct ronde__kernels {
                     bool accumulate);
   /* dst[c][r] = src[r][c], r < rows, c < cols */
   void (*transpose)(const float *src, int64_t ld_src, int64_t rows, int64_t cols, float *dst, int64_t ld_dst);
+  /* Words [n][4] of blocks first, first + 1, ... of Philox (base/rng.h). */
+  void (*philox)(uint64_t key, uint64_t stream, uint64_t first, int64_t n, uint32_t *out);
+  /* y[i] (+)= words[i] < threshold ? 0 : x[i] * factor; y may be x */
+  void (*drop)(const float *x, const uint32_t *words, uint32_t threshold, float factor, int64_t n, float *y,
+               bool accumulate);
+
   /* y[j] = (x[j] * factor) + shift: decoding pixels */
   void (*from_u8)(const uint8_t *x, float factor, float shift, float *y, int64_t n);
 

@@ -191,6 +191,9 @@ void NAME(toeplitz)(ronde__toeplitz_map map, ronde__grid from, ronde__grid to, i
 void NAME(pick_rows)(const float *x, const ronde__pick *picks, int n, int64_t row, int64_t rows, float *y,
                      bool accumulate);
 void NAME(transpose)(const float *src, int64_t ld_src, int64_t rows, int64_t cols, float *dst, int64_t ld_dst);
+void NAME(philox)(uint64_t key, uint64_t stream, uint64_t first, int64_t n, uint32_t *out);
+void NAME(drop)(const float *x, const uint32_t *words, uint32_t threshold, float factor, int64_t n, float *y,
+                bool accumulate);
 void NAME(from_u8)(const uint8_t *x, float factor, float shift, float *y, int64_t n);
 void NAME(sgd)(const ronde__sgd_args *args, float *w, const float *g, float *velocity, int64_t n);
 void NAME(adam)(const ronde__adam_args *args, float *w, const float *g, float *m, float *v, int64_t n);

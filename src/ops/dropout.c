@@ -10,6 +10,7 @@
 #include "ops/widen.h"
 
 #include <math.h>
+#include <string.h>
 
 static ronde_status dropout_infer(const ronde__op_attr *attr, const char *label, const ronde__shape *in,
                                   const char *const *in_labels, ronde__shape *out) {
@@ -50,65 +51,110 @@ static draw draw_of(const dropout_job *j, int64_t example) {
   return (draw){(uint64_t)random[0] << 32 | random[1], stream, (uint64_t)(call->first_example + example)};
 }
 
-/* Factors of elements [begin, begin + n) of the layer's example: four stretches from each Philox block. */
-static void draw_factors(const ronde__op_attr *attr, const draw *of, int64_t begin, int64_t n, float *factors) {
-  float p = attr->probability, kept = 1 / (1 - p);
-  uint32_t threshold = (uint32_t)lrint(p * 4294967296.0 < 4294967295.0 ? p * 4294967296.0 : 4294967295.0), random[4];
-  int64_t length = ronde__max(1, attr->length), stretch = begin / length, block = -1;
-  for (int64_t i = 0, end; i < n; i = end, stretch++) {
-    if (stretch / 4 != block) {
-      block = stretch / 4;
-      ronde__philox(of->key, of->stream, of->example << 32 | (uint64_t)block, random);
-    }
-    float factor = random[stretch % 4] < threshold ? 0 : kept;
-    end = ronde__min(n, (stretch + 1) * length - begin);
-    for (int64_t k = i; k < end; k++) factors[k] = factor;
-  }
+/* Below it a word says that its stretch is dropped. */
+static uint32_t threshold_of(float p) {
+  return (uint32_t)lrint(p * 4294967296.0 < 4294967295.0 ? p * 4294967296.0 : 4294967295.0);
 }
 
-/* Where element i of an example is, and how many from there on lie side by side. */
+/* The words of n elements of the layer's example, from `begin` on: each stretch has one, four of which are a block. */
+static void draw_words(const dropout_job *j, const draw *of, int64_t begin, int64_t n, uint32_t *words) {
+  uint32_t drawn[RONDE__STRETCH + 8];
+  const ronde__op_attr *attr = &j->desc->attr;
+  int64_t length = ronde__max(1, attr->length), first = begin / length / 4, last = (begin + n - 1) / length / 4;
+  j->desc->compute.kernels->philox(of->key, of->stream, of->example << 32 | (uint64_t)first, last - first + 1, drawn);
+  const uint32_t *word = drawn + begin / length - first * 4;
+  if (length == 1) {
+    memcpy(words, word, (size_t)n * sizeof *words);
+    return;
+  }
+  for (int64_t i = 0, end = length - begin % length; i < n; word++, end += length)
+    for (; i < ronde__min(n, end); i++) words[i] = *word;
+}
+
+/* Elements [at, at + n), by their words. */
+static void drop(const dropout_job *j, int64_t at, int64_t n, const uint32_t *words) {
+  const ronde__phys *x = &j->desc->in[0];
+  float room[RONDE__STRETCH], sums[RONDE__STRETCH], p = j->desc->attr.probability;
+  const float *from = ronde__widen(j->desc, x, j->from, at, n, room);
+  float *to = ronde__operand_room(x, j->to, at, sums);
+  if (j->accumulate) ronde__widen(j->desc, x, j->to, at, n, sums);
+  j->desc->compute.kernels->drop(from, words, threshold_of(p), 1 / (1 - p), n, to, j->accumulate);
+  ronde__narrow(j->desc, x, to, n, j->to, at);
+}
+
+/* Where an example's element i is, in ROWS or in BLOCKS of vectors, and how many from there on lie side by side. */
 static int64_t place_of(const ronde__op_desc *desc, int64_t example, int64_t i, int64_t *together_out) {
   const ronde__phys *x = &desc->in[0];
-  int64_t pixels = x->h * x->w, elems = x->c * pixels;
+  int64_t elems = x->c * x->h * x->w;
   if (x->layout == RONDE__ROWS) {
     *together_out = elems * desc->rows - i;
     return example * elems * desc->rows + i;
   }
-  int64_t c = i % elems / pixels;
-  bool side_by_side = x->layout == RONDE__BLOCKS && pixels == 1;
-  *together_out = side_by_side ? ronde__min(x->block - c % x->block, elems - c) : 1;
-  return ronde__phys_index(x, example * desc->rows + i / elems, c, i % pixels);
+  *together_out = ronde__min(x->block - i % elems % x->block, elems - i % elems);
+  return ronde__phys_index(x, example * desc->rows + i / elems, i % elems, 0);
 }
 
-/* Elements [at, at + n), times factors that may be 0. */
-static void drop(const dropout_job *j, int64_t at, int64_t n, const float *factors) {
-  const ronde__phys *x = &j->desc->in[0];
-  float room[RONDE__STRETCH], sums[RONDE__STRETCH];
-  const float *from = ronde__widen(j->desc, x, j->from, at, n, room);
-  float *to = ronde__operand_room(x, j->to, at, sums);
-  if (j->accumulate) {
-    ronde__widen(j->desc, x, j->to, at, n, sums);
-    for (int64_t i = 0; i < n; i++) to[i] += factors[i] == 0 ? 0 : from[i] * factors[i];
-  } else {
-    for (int64_t i = 0; i < n; i++) to[i] = factors[i] == 0 ? 0 : from[i] * factors[i];
+/* Elements [begin, begin + n) of an example. */
+static void drop_in_order(const dropout_job *j, int64_t example, int64_t begin, int64_t n, const uint32_t *words) {
+  for (int64_t i = 0, together; i < n; i += together) {
+    int64_t at = place_of(j->desc, example, begin + i, &together);
+    together = ronde__min(together, n - i);
+    drop(j, at, together, words + i);
   }
-  ronde__narrow(j->desc, x, to, n, j->to, at);
 }
 
-/* A split layer's part begins within the example. */
-static void drop_example(const dropout_job *j, int64_t example) {
+/* The same of images in LANES, which are f32. */
+static void drop_lanes(const dropout_job *j, int64_t example, int64_t begin, int64_t n, const uint32_t *words) {
   const ronde__phys *x = &j->desc->in[0];
-  int64_t pixels = x->h * x->w, first = j->desc->first_channel * pixels, elems = x->c * pixels * j->desc->rows;
+  float p = j->desc->attr.probability, factor = 1 / (1 - p);
+  uint32_t threshold = threshold_of(p);
+  for (int64_t i = 0; i < n; i++) {
+    int64_t at = (begin + i) * x->block + example;
+    float value = words[i] < threshold ? 0 : j->from[at] * factor;
+    j->to[at] = j->accumulate ? j->to[at] + value : value;
+  }
+}
+
+/* Images in BLOCKS: the words of a block's channels, which are adjacent in each pixel. */
+static void drop_blocks(const dropout_job *j, const draw *of, int64_t example, uint32_t *words) {
+  const ronde__phys *x = &j->desc->in[0];
+  int64_t pixels = x->h * x->w;
+  for (int64_t c = 0; c < x->c; c += x->block) {
+    int64_t channels = ronde__min(x->block, x->c - c), elems = channels * pixels;
+    for (int64_t i = 0; i < elems; i += RONDE__STRETCH)
+      draw_words(j, of, c * pixels + i, ronde__min(RONDE__STRETCH, elems - i), words + i);
+    for (int64_t p = 0; p < pixels; p++) {
+      uint32_t own[RONDE__MAX_BLOCK];
+      for (int64_t i = 0; i < channels; i++) own[i] = words[i * pixels + p];
+      drop(j, ronde__phys_index(x, example, c, p), channels, own);
+    }
+  }
+}
+
+static bool is_image_in_blocks(const ronde__phys *x) { return x->layout == RONDE__BLOCKS && x->h * x->w > 1; }
+
+/* Words of a block of channels, for each thread. */
+static int64_t own_words(const ronde__phys *x) { return is_image_in_blocks(x) ? x->block * x->h * x->w : 0; }
+
+static size_t dropout_work(const ronde__op_desc *desc, const void *state, bool backward) {
+  return (size_t)(desc->threads * own_words(&desc->in[0]));
+}
+
+/* A split layer's part, which is no image, begins within the example. */
+static void drop_example(const dropout_job *j, int64_t example, uint32_t *own) {
+  const ronde__phys *x = &j->desc->in[0];
+  int64_t elems = x->c * x->h * x->w * j->desc->rows;
   const draw of = draw_of(j, example);
-  float factors[RONDE__STRETCH];
+  uint32_t words[RONDE__STRETCH];
+  if (is_image_in_blocks(x)) {
+    drop_blocks(j, &of, example, own);
+    return;
+  }
   for (int64_t begin = 0, n; begin < elems; begin += n) {
     n = ronde__min(RONDE__STRETCH, elems - begin);
-    draw_factors(&j->desc->attr, &of, first + begin, n, factors);
-    for (int64_t i = 0, together; i < n; i += together) {
-      int64_t at = place_of(j->desc, example, begin + i, &together);
-      together = ronde__min(together, n - i);
-      drop(j, at, together, factors + i);
-    }
+    draw_words(j, &of, j->desc->first_channel + begin, n, words);
+    if (x->layout == RONDE__LANES) drop_lanes(j, example, begin, n, words);
+    else drop_in_order(j, example, begin, n, words);
   }
 }
 
@@ -116,7 +162,8 @@ static void dropout_part(void *arg, int thread, int n_threads) {
   const dropout_job *j = arg;
   int64_t begin, end;
   ronde__thread_chunk(j->desc->in[0].n / j->desc->rows, thread, n_threads, &begin, &end);
-  for (int64_t n = begin; n < end; n++) drop_example(j, n);
+  for (int64_t n = begin; n < end; n++)
+    drop_example(j, n, (uint32_t *)(void *)j->call->work + thread * own_words(&j->desc->in[0]));
 }
 
 static void dropout_run(const ronde__op_desc *desc, const ronde__op_call *call, const float *from, float *to,
@@ -144,6 +191,7 @@ static ronde_status dropout_backward(const ronde__op_desc *desc, const void *sta
 static const ronde__form dropout_form = {
     .bf16 = {.in = 1, .out = 1},
     .one_format = true,
+    .work_elems = dropout_work,
     .forward = dropout_forward,
     .backward = dropout_backward,
     .implementation = ronde__elementwise_implementation,
