@@ -130,6 +130,9 @@ ronde_status ronde__loss_run(ronde__loss *loss, const ronde__net_batch *batch, f
 
 /* ---- the side that is judged ---- */
 
+/* The loss may read rows of examples for examples. */
+static int64_t examples_of(const ronde__plan_step *step) { return step->desc.out[0].n; }
+
 static ronde__phys rows_of(const ronde__phys *x) { return ronde__phys_make(RONDE__ROWS, x->n, x->c, x->h, x->w); }
 
 /* A network that is defined anew in each pass may mean another one. */
@@ -137,7 +140,7 @@ static bool is_recorded(const ronde_graph *recorded, const ronde__plan_step *ste
   const ronde__node *node = node_of(recorded);
   const ronde__phys *x = &step->desc.in[0];
   return ronde__ops[node->kind] == step->op && memcmp(&node->attr, &step->desc.attr, sizeof node->attr) == 0 &&
-         x->c * x->h * x->w == predicted_elems(recorded);
+         x->n * x->c * x->h * x->w == examples_of(step) * predicted_elems(recorded);
 }
 
 /* Spreads rows [n][elems] to [n][elems + 1], each with its length behind it. */
@@ -156,16 +159,16 @@ ronde_status ronde__loss_ask(const ronde_graph *recorded, const ronde__plan_step
                        "computes it, it must be the same in every pass");
   ronde__phys rows = rows_of(&step->desc.in[0]);
   ronde__reorder(&step->desc.in[0], call->in[0], &rows, hooks->outputs, false);
-  if (has_lengths(recorded)) add_lengths(rows.n, predicted_elems(recorded), call->in[2], hooks->outputs);
-  return hooks->loss(hooks->user, rows.n, result_out);
+  if (has_lengths(recorded)) add_lengths(examples_of(step), predicted_elems(recorded), call->in[2], hooks->outputs);
+  return hooks->loss(hooks->user, examples_of(step), result_out);
 }
 
 void ronde__loss_take(const ronde__plan_step *step, const ronde__op_call *call, const ronde__net_hooks *hooks) {
   ronde__phys rows = rows_of(&step->desc.in[0]);
-  int64_t elems = ronde__phys_elems(&rows) / rows.n;
+  int64_t n = examples_of(step), elems = ronde__phys_elems(&rows) / n;
   bool spread = step->desc.n_inputs > 2;
-  for (int64_t i = 1; i < rows.n && spread; i++)
+  for (int64_t i = 1; i < n && spread; i++)
     memmove(hooks->outputs + i * elems, hooks->outputs + i * (elems + 1), (size_t)elems * sizeof *hooks->outputs);
-  if (spread && call->din[2] && !call->accumulate_dinput[2]) memset(call->din[2], 0, (size_t)rows.n * sizeof(float));
+  if (spread && call->din[2] && !call->accumulate_dinput[2]) memset(call->din[2], 0, (size_t)n * sizeof(float));
   if (call->din[0]) ronde__reorder(&rows, hooks->outputs, &step->desc.in[0], call->din[0], call->accumulate_dinput[0]);
 }

@@ -23,9 +23,11 @@ static ronde_status cross_entropy_infer(const ronde__op_attr *attr, const char *
 }
 
 static void cross_entropy_layouts(ronde__op_desc *desc, const ronde__shape *in, const ronde__shape *out) {
+  ronde__phys *x = &desc->in[0];
+  int64_t n = x->n / ronde__phys_rows(x, &in[0]);
   desc->attr.length = in[0].dim[in[0].rank - 1];
-  if (in[0].rank > 1) desc->in[0] = ronde__phys_of_shape(&in[0], desc->in[0].n);
-  desc->out[0] = ronde__phys_make(RONDE__ROWS, desc->in[0].n, 1, 1, 1);
+  if (in[0].rank > 1 && x->n == n) *x = ronde__phys_of_shape(&in[0], n);
+  desc->out[0] = ronde__phys_make(RONDE__ROWS, n, 1, 1, 1);
 }
 
 static int64_t rows_of(const ronde__op_desc *desc) {
@@ -40,7 +42,7 @@ static size_t cross_entropy_saved_elems(const ronde__op_desc *desc, const void *
 typedef struct cross_entropy_job {
   const ronde__op_desc *desc;
   const ronde__op_call *call;
-  int64_t classes, steps; /* of an example */
+  int64_t classes, steps; /* rows of what in[0] has for an example */
   double smoothing;
   double *losses; /* [rows] */
   float *softmax; /* [rows][K] */
@@ -67,13 +69,19 @@ static int64_t logit_at(const cross_entropy_job *j, int64_t row, int64_t k) {
   return ronde__phys_index(x, row / j->steps, at / pixels, at % pixels);
 }
 
-static bool rows_are_whole(const cross_entropy_job *j) { return j->desc->in[0].layout == RONDE__ROWS; }
+/* How many logits of a row lie side by side from number k on. */
+static int64_t together(const cross_entropy_job *j, int64_t k) {
+  const ronde__phys *x = &j->desc->in[0];
+  if (x->layout == RONDE__ROWS) return j->classes - k;
+  bool by_blocks = x->layout == RONDE__BLOCKS && x->h * x->w == 1;
+  return by_blocks ? ronde__min(x->block - k % x->block, j->classes - k) : 1;
+}
 
 static void take_row(const cross_entropy_job *j, int64_t row, float *p) {
-  const float *x = j->call->in[0];
-  if (rows_are_whole(j)) memcpy(p, x + row * j->classes, (size_t)j->classes * sizeof *p);
-  else
-    for (int64_t k = 0; k < j->classes; k++) p[k] = x[logit_at(j, row, k)];
+  for (int64_t k = 0, n; k < j->classes; k += n) {
+    n = together(j, k);
+    memcpy(p + k, j->call->in[0] + logit_at(j, row, k), (size_t)n * sizeof *p);
+  }
 }
 
 /* Whether the label's is the first of the largest logits. */
@@ -128,10 +136,15 @@ static ronde_status cross_entropy_forward(const ronde__op_desc *desc, const void
   return RONDE_OK;
 }
 
-/* Whole rows are cleared one by one, while they are in cache; the others before. */
+static void clear(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
+  memset(call->din[0] + begin, 0, (size_t)n * sizeof *call->din[0]);
+}
+
+/* Rows of ROWS are cleared one by one, while they are in cache; the others before. */
 static void backward_part(void *arg, int thread, int n_threads) {
   const cross_entropy_job *j = arg;
   const ronde__op_call *call = j->call;
+  bool clears = j->desc->in[0].layout == RONDE__ROWS && !call->accumulate_dinput[0];
   int64_t begin, end;
   float smoothing = (float)j->smoothing, others = smoothing / (float)j->classes, *dx = call->din[0];
   float scale = call->loss_scale * call->label_weight;
@@ -139,25 +152,24 @@ static void backward_part(void *arg, int thread, int n_threads) {
   for (int64_t row = begin; row < end; row++) {
     const float *p = j->softmax + row * j->classes;
     int64_t label = call->labels[row];
-    if (rows_are_whole(j) && !call->accumulate_dinput[0])
-      memset(dx + row * j->classes, 0, (size_t)j->classes * sizeof *dx);
+    if (clears) clear(j->desc, call, row * j->classes, j->classes);
     if (label < 0) continue;
     float *of_label = dx + logit_at(j, row, label);
     float slope = *of_label + scale * (p[label] - (1 - smoothing + others));
-    if (rows_are_whole(j))
-      for (int64_t k = 0; k < j->classes; k++) dx[row * j->classes + k] += scale * (p[k] - others);
-    else
-      for (int64_t k = 0; k < j->classes; k++) dx[logit_at(j, row, k)] += scale * (p[k] - others);
+    for (int64_t k = 0, n; k < j->classes; k += n) {
+      float *to = dx + logit_at(j, row, k);
+      n = together(j, k);
+      for (int64_t i = 0; i < n; i++) to[i] += scale * (p[k + i] - others);
+    }
     *of_label = slope;
   }
 }
 
 static ronde_status cross_entropy_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {
   cross_entropy_job j = job_of(desc, call);
-  float *dx = call->din[0];
-  if (!dx) return RONDE_OK;
-  if (!call->accumulate_dinput[0] && !rows_are_whole(&j))
-    memset(dx, 0, (size_t)ronde__phys_elems(&desc->in[0]) * sizeof *dx);
+  if (!call->din[0]) return RONDE_OK;
+  if (!call->accumulate_dinput[0] && desc->in[0].layout != RONDE__ROWS)
+    ronde__elementwise_run(desc, call, ronde__phys_elems(&desc->in[0]), clear);
   ronde__pool_run(call->pool, backward_part, &j);
   return RONDE_OK;
 }
@@ -173,6 +185,7 @@ const ronde__op ronde__op_cross_entropy = {
     .name = "cross_entropy",
     .infer = cross_entropy_infer,
     .layouts = cross_entropy_layouts,
+    .takes_rows = true,
     .is_loss = true,
     .wants_labels = true,
     .forms = (const ronde__form *const[]){&cross_entropy_form, NULL},
