@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { CHUNK_ROWS = 128, CHUNK_VECTORS = 256 }; /* of a sum in f32 */
+enum { CHUNK_ROWS = 128, CHUNK = 256 * LANES }; /* of a sum in f32 */
 enum { SUMS = 4 };                              /* under way at once */
 enum { COLUMN_VECS = 256 / RONDE_VECTOR_BYTES < 4 ? 256 / RONDE_VECTOR_BYTES : 4 };
 
@@ -22,33 +22,39 @@ INLINE vec square(const float *x, vec mean, int64_t live) {
   return live == LANES ? d * d : first_lanes(d * d, live);
 }
 
-/* Of a piece of a row: the sum of x, or of (x - mean)^2. */
-INLINE double piece_sum(const float *x, int64_t n, const bool squared, vec mean) {
-  double total = 0;
-  while (n > 0) {
-    vec sum[SUMS] = {{0}};
-    int64_t chunk = ronde__min(n, CHUNK_VECTORS * LANES), i = 0;
-    for (; i + SUMS * LANES <= chunk; i += SUMS * LANES) {
-      UNROLL
-      for (int v = 0; v < SUMS; v++)
-        sum[v] += squared ? square(x + i + v * LANES, mean, LANES) : load(x + i + v * LANES);
-    }
-    for (; i < chunk; i += LANES) {
-      int64_t live = ronde__min(LANES, chunk - i);
-      sum[0] += squared ? square(x + i, mean, live) : load_some(x + i, live);
-    }
-    total += (double)lane_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
-    x += chunk;
-    n -= chunk;
+/* Adds n elements x, or their (x - mean)^2. */
+INLINE void add_some(const float *x, int64_t n, const bool squared, vec mean, vec sum[SUMS]) {
+  int64_t i = 0;
+  for (; i + SUMS * LANES <= n; i += SUMS * LANES) {
+    UNROLL
+    for (int v = 0; v < SUMS; v++) sum[v] += squared ? square(x + i + v * LANES, mean, LANES) : load(x + i + v * LANES);
   }
-  return total;
+  for (; i < n; i += LANES) {
+    int64_t live = ronde__min(LANES, n - i);
+    sum[0] += squared ? square(x + i, mean, live) : load_some(x + i, live);
+  }
 }
 
+INLINE double flush(vec sum[SUMS]) {
+  double all = (double)lane_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
+  UNROLL
+  for (int v = 0; v < SUMS; v++) sum[v] = (vec){0};
+  return all;
+}
+
+/* Of a row, whose pieces go into the same chunks. */
 INLINE double row_sum(const ronde__row_norm *norm, const float *x, const bool squared, vec mean) {
+  vec sum[SUMS] = {{0}};
   double total = 0;
+  int64_t held = 0;
   for (int64_t at = 0; at < norm->n; at += norm->piece, x += norm->apart)
-    total += piece_sum(x, ronde__min(norm->piece, norm->n - at), squared, mean);
-  return total;
+    for (int64_t i = 0, end = ronde__min(norm->piece, norm->n - at), n; i < end; i += n) {
+      n = ronde__min(CHUNK, end - i);
+      add_some(x + i, n, squared, mean, sum);
+      held += n;
+      if (held >= CHUNK) total += flush(sum), held = 0;
+    }
+  return total + flush(sum);
 }
 
 INLINE void normalise(const ronde__row_norm *norm, const float *x, float mean, float r, int64_t at, int64_t live,
@@ -85,30 +91,51 @@ typedef struct piece {
 
 INLINE vec z_at(const piece *p, int64_t i, int64_t live) { return (load_some(p->x + i, live) - splat(p->mean)) * p->r; }
 
-/* Adds the sums of e = dy weight and of e z. */
-INLINE void gradient_sums(const piece *p, int64_t n, double *sum_e, double *sum_ez) {
-  for (int64_t begin = 0, end; begin < n; begin = end) {
-    vec e[2] = {{0}}, ez[2] = {{0}};
-    int64_t i = begin;
-    end = ronde__min(n, begin + CHUNK_VECTORS * LANES);
-    for (; i + 2 * LANES <= end; i += 2 * LANES) {
-      UNROLL
-      for (int v = 0; v < 2; v++) {
-        int64_t at = i + v * LANES;
-        vec term = load_elem(p->dy + at) * load(p->weight + at);
-        e[v] += term;
-        ez[v] += term * z_at(p, at, LANES);
-      }
+/* Sums of e = dy weight and of e z. */
+typedef struct slopes {
+  vec e[2], ez[2];
+} slopes;
+
+INLINE void add_slopes(const piece *p, int64_t begin, int64_t end, slopes *to) {
+  int64_t i = begin;
+  for (; i + 2 * LANES <= end; i += 2 * LANES) {
+    UNROLL
+    for (int v = 0; v < 2; v++) {
+      int64_t at = i + v * LANES;
+      vec term = load_elem(p->dy + at) * load(p->weight + at);
+      to->e[v] += term;
+      to->ez[v] += term * z_at(p, at, LANES);
     }
-    for (; i < end; i += LANES) {
-      int64_t live = ronde__min(LANES, end - i);
-      vec term = load_elem_some(p->dy + i, live) * load_some(p->weight + i, live);
-      e[0] += term;
-      ez[0] += term * z_at(p, i, live);
-    }
-    *sum_e += (double)lane_sum(e[0] + e[1]);
-    *sum_ez += (double)lane_sum(ez[0] + ez[1]);
   }
+  for (; i < end; i += LANES) {
+    int64_t live = ronde__min(LANES, end - i);
+    vec term = load_elem_some(p->dy + i, live) * load_some(p->weight + i, live);
+    to->e[0] += term;
+    to->ez[0] += term * z_at(p, i, live);
+  }
+}
+
+INLINE void flush_slopes(slopes *from, double *sum_e, double *sum_ez) {
+  *sum_e += (double)lane_sum(from->e[0] + from->e[1]);
+  *sum_ez += (double)lane_sum(from->ez[0] + from->ez[1]);
+  *from = (slopes){0};
+}
+
+/* Of a row. */
+INLINE void gradient_sums(const ronde__row_norm *norm, const piece *first, double *sum_e, double *sum_ez) {
+  slopes of = {0};
+  piece p = *first;
+  int64_t held = 0;
+  for (int64_t at = 0; at < norm->n; at += norm->piece) {
+    for (int64_t i = 0, end = ronde__min(norm->piece, norm->n - at), n; i < end; i += n) {
+      n = ronde__min(CHUNK, end - i);
+      add_slopes(&p, i, i + n, &of);
+      held += n;
+      if (held >= CHUNK) flush_slopes(&of, sum_e, sum_ez), held = 0;
+    }
+    p.x += norm->apart, p.dy += norm->apart, p.weight += norm->piece;
+  }
+  flush_slopes(&of, sum_e, sum_ez);
 }
 
 INLINE void give_gradient(const piece *p, float mean_e, float mean_ez, int64_t i, int64_t live, float *dx,
@@ -121,11 +148,8 @@ INLINE void give_gradient(const piece *p, float mean_e, float mean_ez, int64_t i
 static void row_backward(const ronde__row_norm *norm, const piece *first, float *dx, bool accumulate) {
   double sum_e = 0, sum_ez = 0;
   piece p = *first;
-  for (int64_t at = 0; at < norm->n;
-       at += norm->piece, p.x += norm->apart, p.dy += norm->apart, p.weight += norm->piece)
-    gradient_sums(&p, ronde__min(norm->piece, norm->n - at), &sum_e, &sum_ez);
+  gradient_sums(norm, first, &sum_e, &sum_ez);
   float mean_e = norm->centred ? (float)(sum_e / (double)norm->n) : 0, mean_ez = (float)(sum_ez / (double)norm->n);
-  p = *first;
   for (int64_t at = 0; at < norm->n; at += norm->piece) {
     int64_t n = ronde__min(norm->piece, norm->n - at), i = 0;
     for (; i + LANES <= n; i += LANES) give_gradient(&p, mean_e, mean_ez, i, LANES, dx, accumulate);
