@@ -367,10 +367,8 @@ struct ronde__form {
   ronde_status (*absorb)(const ronde__op_desc *desc, const ronde__op_call *call);
   ronde__operands bf16; /* those that may be bfloat16 where they are BLOCKS, their gradients with them */
   bool one_format;      /* of these, which are BLOCKS then, all or none */
-  bool
-      passes_on; /* what multiplies in bfloat16 behind one of these, or in front of it, makes all of them so that may be */
-  bool
-      for_products; /* its outputs are bfloat16 only where products alone read them, which would round them in any case */
+  bool passes_on;       /* where one of these is multiplied in bfloat16, or made so, the others are wanted in it too */
+  bool for_products;    /* its outputs are bfloat16 only where products alone read them, which round them anyway */
   bool multiplies_bf16; /* its products */
   bool gives_pieces;    /* knows desc.in_pieces */
   bool turns_weight;    /* backward reads param[0] with each block transposed, and can keep that (call.turned) */
