@@ -2,8 +2,6 @@
 #include "ops/elementwise.h"
 #include "ops/widen.h"
 
-#include <string.h>
-
 static void add_forward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
   const ronde__phys *a = &desc->in[0], *b = &desc->in[1], *y = &desc->out[0];
   const void *in_a = ronde__operand_at(a, call->in[0], begin), *in_b = ronde__operand_at(b, call->in[1], begin);
@@ -29,28 +27,21 @@ static ronde_status add_forward(const ronde__op_desc *desc, const void *state, c
 
 /* The gradient of an input in the other format. */
 static void give_gradient(const ronde__op_desc *desc, const ronde__op_call *call, int i, int64_t begin, int64_t n) {
-  const ronde__phys *x = &desc->in[i], *y = &desc->out[0];
-  float dy_room[RONDE__STRETCH], dx_room[RONDE__STRETCH];
+  float room[RONDE__STRETCH];
   for (int64_t end = begin + n; begin < end; begin += n) {
     n = ronde__min(RONDE__STRETCH, end - begin);
-    const float *dy = ronde__widen(desc, y, call->dout[0], begin, n, dy_room);
-    if (call->accumulate_dinput[i]) {
-      const float *sum = ronde__widen(desc, x, call->din[i], begin, n, dx_room);
-      desc->compute.kernels->add(dy, sum, dx_room, n);
-      dy = dx_room;
-    }
-    if (x->bf16) ronde__narrow(desc, x, dy, n, call->din[i], begin);
-    else memcpy(call->din[i] + begin, dy, (size_t)n * sizeof *dy);
+    const float *dy = ronde__widen(desc, &desc->out[0], call->dout[0], begin, n, room);
+    ronde__operand_add(desc, &desc->in[i], dy, call->din[i], begin, n, call->accumulate_dinput[i]);
   }
 }
 
 static void add_backward_range(const ronde__op_desc *desc, const ronde__op_call *call, int64_t begin, int64_t n) {
-  for (int i = 0; i < 2; i++)
-    if (call->din[i] && desc->in[i].bf16 != desc->out[0].bf16) give_gradient(desc, call, i, begin, n);
-  for (int i = 0; i < 2; i++)
-    if (call->din[i] && desc->in[i].bf16 == desc->out[0].bf16 &&
-        (call->din[i] != call->dout[0] || call->accumulate_dinput[i]))
+  for (int i = 0; i < 2; i++) {
+    if (!call->din[i] || (call->din[i] == call->dout[0] && !call->accumulate_dinput[i])) continue;
+    if (desc->in[i].bf16 != desc->out[0].bf16) give_gradient(desc, call, i, begin, n);
+    else
       ronde__value_add(desc, &desc->out[0], call->dout[0], begin, call->din[i], begin, n, call->accumulate_dinput[i]);
+  }
 }
 
 static ronde_status add_backward(const ronde__op_desc *desc, const void *state, const ronde__op_call *call) {

@@ -135,19 +135,15 @@ static void pack_turned(const ronde__attention_head *head, rows from, int64_t ti
 
 /* B [BLOCK][D] of tile `tile` of so many rows. */
 static void pack_tile(const ronde__attention_head *head, rows from, int64_t n, int64_t tile, uint16_t *to) {
-  const int64_t d = head->s->d, there = ronde__attention_rows(n, tile), all = padded_rows(n, tile);
-  const void *x = ronde__operand_at(from.phys, from.x, tile * BLOCK * from.ld);
-  if (from.phys->bf16) bf16_of(head)->panels(x, from.ld, there, d, all, to, BLOCK);
-  else bf16_of(head)->pack_panels(x, from.ld, there, d, all, to, BLOCK);
+  ronde__operand_panels(head->desc, from.phys, from.x, tile * BLOCK * from.ld, from.ld, ronde__attention_rows(n, tile),
+                        head->s->d, padded_rows(n, tile), to, BLOCK);
 }
 
 static void pack_forward(const ronde__attention_head *head) {
   const ronde__attention *s = head->s;
   const rows value = input_of(head, RONDE__VALUE);
-  const packed p = packed_of(head);
-  if (value.phys->bf16)
-    bf16_of(head)->transposed((const uint16_t *)value.x, value.ld, s->s, s->d, p.value, keys_apart(s));
-  else bf16_of(head)->pack_transposed(value.x, value.ld, s->s, s->d, p.value, keys_apart(s));
+  ronde__operand_transposed(head->desc, value.phys, value.x, 0, value.ld, s->s, s->d, packed_of(head).value,
+                            keys_apart(s));
 }
 
 static void pack_backward(const ronde__attention_head *head) {

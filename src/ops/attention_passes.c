@@ -253,21 +253,13 @@ static void backward_tile(const ronde__attention_head *head, int64_t tile, int64
 }
 
 /* A gradient [rows][D] to its place in that of operand i, if it is wanted. */
-static void give(const attention_job *j, int64_t item, int i, int64_t rows, float *gradient) {
+static void give(const attention_job *j, int64_t item, int i, int64_t rows, const float *gradient) {
   const ronde__attention *s = j->s;
   const ronde__phys *x = ronde__attention_input(j->desc, i);
-  int input = ronde__attention_is_packed(&j->desc->attr) ? 0 : i;
-  float *dx = operand_of(j, item, i, (const float *const *)j->call->din), room[RONDE__MAX_BLOCK];
-  for (int64_t r = 0; r < rows && dx; r++, gradient += s->d) {
-    const int64_t at = r * s->ld;
-    if (j->call->accumulate_dinput[input]) {
-      const float *sum = ronde__widen(j->desc, x, dx, at, s->d, room);
-      j->desc->compute.kernels->add(sum, gradient, x->bf16 ? gradient : dx + at, s->d);
-    } else if (!x->bf16) {
-      memcpy(dx + at, gradient, (size_t)s->d * sizeof *dx);
-    }
-    ronde__narrow(j->desc, x, gradient, s->d, dx, at);
-  }
+  bool accumulate = j->call->accumulate_dinput[ronde__attention_is_packed(&j->desc->attr) ? 0 : i];
+  float *dx = operand_of(j, item, i, (const float *const *)j->call->din);
+  for (int64_t r = 0; r < rows && dx; r++)
+    ronde__operand_add(j->desc, x, gradient + r * s->d, dx, r * s->ld, s->d, accumulate);
 }
 
 /* While a head is gone through: its own gradients, and all of the next one; is_last: there is none. */

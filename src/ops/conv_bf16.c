@@ -335,8 +335,8 @@ static void pack_input_row(const conv_bf16_job *j, int64_t item) {
     clear_places(p, to, in->block, end, p->places - end);
     for (int64_t i = first; i < end; i += run) {
       int64_t pixel = item * in->w + i * w->stride + phase - w->padding;
-      ronde__operand_panels(j->desc, in, j->call->in[0], pixel * in->n * in->block, run * in->n, in->block, run * p->n,
-                            to + i * p->n * RONDE__BF16_PANEL, p->rows);
+      ronde__operand_panels(j->desc, in, j->call->in[0], pixel * in->n * in->block, in->block, run * in->n, in->block,
+                            run * p->n, to + i * p->n * RONDE__BF16_PANEL, p->rows);
     }
   }
 }

@@ -226,8 +226,8 @@ static void weight_parts(const conv_first_bf16_job *j, int64_t ob, int64_t part0
   for (int64_t item = 0; item < s->h.out * s->chunks; item++) {
     chunk c = chunk_of(s, item);
     int64_t at = ((ob * out->h + c.oh) * out->w + c.first) * pixel;
-    ronde__operand_panels(j->desc, out, j->call->dout[0], at, c.pixels * out->n, out->block, s->columns, panels,
-                          s->columns);
+    ronde__operand_panels(j->desc, out, j->call->dout[0], at, out->block, c.pixels * out->n, out->block, s->columns,
+                          panels, s->columns);
     for (int64_t part = part0; part < part1; part++) {
       int64_t first = part * TILE, end = ronde__min(s->terms, first + TILE);
       const ronde__gemm_pair *pair = end - first == TILE ? &s->weight : &s->last;

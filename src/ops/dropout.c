@@ -34,6 +34,8 @@ typedef struct dropout_job {
   const float *from;
   float *to;
   bool accumulate;
+  uint32_t threshold; /* below it a word says that its stretch is dropped */
+  float factor;       /* of what is kept */
 } dropout_job;
 
 /* The numbers of an example: a function of its key and its place in the step alone. */
@@ -51,7 +53,6 @@ static draw draw_of(const dropout_job *j, int64_t example) {
   return (draw){(uint64_t)random[0] << 32 | random[1], stream, (uint64_t)(call->first_example + example)};
 }
 
-/* Below it a word says that its stretch is dropped. */
 static uint32_t threshold_of(float p) {
   return (uint32_t)lrint(p * 4294967296.0 < 4294967295.0 ? p * 4294967296.0 : 4294967295.0);
 }
@@ -74,11 +75,11 @@ static void draw_words(const dropout_job *j, const draw *of, int64_t begin, int6
 /* Elements [at, at + n), by their words. */
 static void drop(const dropout_job *j, int64_t at, int64_t n, const uint32_t *words) {
   const ronde__phys *x = &j->desc->in[0];
-  float room[RONDE__STRETCH], sums[RONDE__STRETCH], p = j->desc->attr.probability;
+  float room[RONDE__STRETCH], sums[RONDE__STRETCH];
   const float *from = ronde__widen(j->desc, x, j->from, at, n, room);
   float *to = ronde__operand_room(x, j->to, at, sums);
   if (j->accumulate) ronde__widen(j->desc, x, j->to, at, n, sums);
-  j->desc->compute.kernels->drop(from, words, threshold_of(p), 1 / (1 - p), n, to, j->accumulate);
+  j->desc->compute.kernels->drop(from, words, j->threshold, j->factor, n, to, j->accumulate);
   ronde__narrow(j->desc, x, to, n, j->to, at);
 }
 
@@ -106,11 +107,9 @@ static void drop_in_order(const dropout_job *j, int64_t example, int64_t begin, 
 /* The same of images in LANES, which are f32. */
 static void drop_lanes(const dropout_job *j, int64_t example, int64_t begin, int64_t n, const uint32_t *words) {
   const ronde__phys *x = &j->desc->in[0];
-  float p = j->desc->attr.probability, factor = 1 / (1 - p);
-  uint32_t threshold = threshold_of(p);
   for (int64_t i = 0; i < n; i++) {
     int64_t at = (begin + i) * x->block + example;
-    float value = words[i] < threshold ? 0 : j->from[at] * factor;
+    float value = words[i] < j->threshold ? 0 : j->from[at] * j->factor;
     j->to[at] = j->accumulate ? j->to[at] + value : value;
   }
 }
@@ -168,9 +167,10 @@ static void dropout_part(void *arg, int thread, int n_threads) {
 
 static void dropout_run(const ronde__op_desc *desc, const ronde__op_call *call, const float *from, float *to,
                         bool accumulate) {
-  dropout_job j = {desc, call, from, to, accumulate};
+  float p = desc->attr.probability;
+  dropout_job j = {desc, call, from, to, accumulate, threshold_of(p), 1 / (1 - p)};
   const ronde__phys *x = &desc->in[0];
-  if (!call->training || desc->attr.probability == 0) {
+  if (!call->training || p == 0) {
     ronde__value_add(desc, x, from, 0, to, 0, ronde__phys_elems(x), accumulate);
     return;
   }

@@ -90,6 +90,20 @@ void ronde__gradient_add(const ronde__op_desc *desc, const float *src, float *ds
   else memcpy(dst, src, (size_t)n * sizeof *dst);
 }
 
+void ronde__operand_add(const ronde__op_desc *desc, const ronde__phys *phys, const float *src, float *dst, int64_t at,
+                        int64_t n, bool accumulate) {
+  float sums[RONDE__STRETCH];
+  if (!phys->bf16) {
+    ronde__gradient_add(desc, src, dst + at, n, accumulate);
+    return;
+  }
+  if (accumulate) {
+    desc->compute.kernels->add(ronde__widen(desc, phys, dst, at, n, sums), src, sums, n);
+    src = sums;
+  }
+  ronde__narrow(desc, phys, src, n, dst, at);
+}
+
 void ronde__value_add(const ronde__op_desc *desc, const ronde__phys *phys, const float *src, int64_t from, float *dst,
                       int64_t to, int64_t n, bool accumulate) {
   const void *a = ronde__operand_at(phys, src, from);

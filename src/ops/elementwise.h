@@ -17,6 +17,9 @@ void ronde__unary_backward(const ronde__op_desc *desc, const ronde__op_call *cal
                            const float *of, ronde__unary_back_fn fn);
 /* dst (+)= src, [n] */
 void ronde__gradient_add(const ronde__op_desc *desc, const float *src, float *dst, int64_t n, bool accumulate);
+/* The same of at most RONDE__STRETCH elements, from element `at` of dst on, which is an operand in the format of phys. */
+void ronde__operand_add(const ronde__op_desc *desc, const ronde__phys *phys, const float *src, float *dst, int64_t at,
+                        int64_t n, bool accumulate);
 /* The same of n elements of two values in the format of phys, from these places on. */
 void ronde__value_add(const ronde__op_desc *desc, const ronde__phys *phys, const float *src, int64_t from, float *dst,
                       int64_t to, int64_t n, bool accumulate);

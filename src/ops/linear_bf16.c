@@ -225,12 +225,9 @@ static void linear_bf16_pack_transposed_input_part(void *arg, int thread, int n_
   scratch to = scratch_of(j, 0, true);
   int64_t begin, end;
   ronde__thread_chunk(s->terms, thread, n_threads, &begin, &end);
-  for (int64_t term = begin; term < end; term++) {
-    const void *from = ronde__operand_at(x, j->call->in[0], ronde__linear_term_at(x, term));
-    uint16_t *tiles = to.input + term * x->block * s->k;
-    if (x->bf16) j->desc->compute.bf16->transposed(from, x->block, x->n, x->block, tiles, s->k);
-    else j->desc->compute.bf16->pack_transposed(from, x->block, x->n, x->block, tiles, s->k);
-  }
+  for (int64_t term = begin; term < end; term++)
+    ronde__operand_transposed(j->desc, x, j->call->in[0], ronde__linear_term_at(x, term), x->block, x->n, x->block,
+                              to.input + term * x->block * s->k, s->k);
 }
 
 /* And the bias gradient, of a block at a time, while it is in cache. */
@@ -246,7 +243,8 @@ static void linear_bf16_pack_gradient_part(void *arg, int thread, int n_threads)
     if (j->desc->attr.bias && j->call->dparam[1]) ronde__bias_gradient_of_block(j->desc, j->call, ob);
     if (j->desc->need_dinput[0] && !y->bf16) j->desc->compute.bf16->pack(dy + ob * size, size, to.rows + ob * size);
     if (!j->desc->frozen[0])
-      ronde__operand_panels(j->desc, y, dy, ob * size, y->n, y->block, s->k, to.panels + ob * s->k * y->block, s->k);
+      ronde__operand_panels(j->desc, y, dy, ob * size, y->block, y->n, y->block, s->k, to.panels + ob * s->k * y->block,
+                            s->k);
   }
 }
 

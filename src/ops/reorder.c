@@ -18,20 +18,6 @@ typedef struct reorder_job {
   bool to_blocks, accumulate;
 } reorder_job;
 
-/* n elements of x, at most a tile's, to dst from element `at` on. */
-static void put(const reorder_job *j, const ronde__phys *to, const float *x, int64_t at, int64_t n) {
-  float sums[TILE];
-  if (!to->bf16) {
-    ronde__gradient_add(j->desc, x, j->dst + at, n, j->accumulate);
-    return;
-  }
-  if (j->accumulate) {
-    j->desc->compute.kernels->add(ronde__widen(j->desc, to, j->dst, at, n, sums), x, sums, n);
-    x = sums;
-  }
-  ronde__narrow(j->desc, to, x, n, j->dst, at);
-}
-
 /* Planes [channels][ld_planes] -> rows of a block of channels [n][ld_rows]; the block's padding is set to zero. */
 static void tile_to_blocks(const reorder_job *j, int64_t in_planes, int64_t ld_planes, int64_t channels, int64_t n,
                            int64_t in_rows, int64_t ld_rows) {
@@ -46,7 +32,8 @@ static void tile_to_blocks(const reorder_job *j, int64_t in_planes, int64_t ld_p
   }
   j->desc->compute.kernels->transpose(tile, LD, block, n, transposed, block);
   for (int64_t i = 0; i < n; i++)
-    put(j, j->blocks, transposed + i * block, in_rows + i * ld_rows, j->accumulate ? channels : block);
+    ronde__operand_add(j->desc, j->blocks, transposed + i * block, j->dst, in_rows + i * ld_rows,
+                       j->accumulate ? channels : block, j->accumulate);
 }
 
 static void tile_to_planes(const reorder_job *j, int64_t in_rows, int64_t ld_rows, int64_t channels, int64_t n,
@@ -103,7 +90,7 @@ static void vectors_part(void *arg, int thread, int n_threads) {
     for (int64_t n = first; n < last; n++) {
       int64_t in_planes = n * blocks->c + c, in_rows = c * blocks->n + n * blocks->block;
       const float *x = ronde__widen(j->desc, from, j->src, j->to_blocks ? in_planes : in_rows, channels, room);
-      put(j, to, x, j->to_blocks ? in_rows : in_planes, channels);
+      ronde__operand_add(j->desc, to, x, j->dst, j->to_blocks ? in_rows : in_planes, channels, j->accumulate);
     }
     if (j->to_blocks && !j->accumulate && c + channels == blocks->c)
       ronde__clear_padding_of_rows(blocks, j->dst, first, last);

@@ -38,11 +38,22 @@ static inline const float *ronde__widen(const ronde__op_desc *desc, const ronde_
   return room;
 }
 
-/* Panels of rows [rows][n] of an operand, from element `at` on, as bf16.h has them. */
+/* Panels of rows [rows][n], ldx elements apart, of an operand from element `at` on, as bf16.h has them. */
 static inline void ronde__operand_panels(const ronde__op_desc *desc, const ronde__phys *phys, const float *x,
-                                         int64_t at, int64_t rows, int64_t n, int64_t k, uint16_t *out, int64_t ldk) {
-  if (phys->bf16) desc->compute.bf16->panels((const uint16_t *)x + at, n, rows, n, k, out, ldk);
-  else desc->compute.bf16->pack_panels(x + at, n, rows, n, k, out, ldk);
+                                         int64_t at, int64_t ldx, int64_t rows, int64_t n, int64_t k, uint16_t *out,
+                                         int64_t ldk) {
+  const void *from = ronde__operand_at(phys, x, at);
+  if (phys->bf16) desc->compute.bf16->panels(from, ldx, rows, n, k, out, ldk);
+  else desc->compute.bf16->pack_panels(from, ldx, rows, n, k, out, ldk);
+}
+
+/* The same rows transposed, as tiles. */
+static inline void ronde__operand_transposed(const ronde__op_desc *desc, const ronde__phys *phys, const float *x,
+                                             int64_t at, int64_t ldx, int64_t rows, int64_t n, uint16_t *out,
+                                             int64_t lda) {
+  const void *from = ronde__operand_at(phys, x, at);
+  if (phys->bf16) desc->compute.bf16->transposed(from, ldx, rows, n, out, lda);
+  else desc->compute.bf16->pack_transposed(from, ldx, rows, n, out, lda);
 }
 
 /* Where to write elements of an operand from `at` on: their place if they are f32, else room, from which ronde__narrow takes
