@@ -100,11 +100,40 @@ static void a_slow_link_makes_its_host_late(void **state) {
   json_decref(json);
 }
 
+#define NOT_REACHED                                                                                           \
+  "host ronde3 does not reach 10.91.7.1, where a rank listens: a firewall or the network between them is in " \
+  "the way (--iface chooses the network)"
+
+static void a_host_that_another_does_not_reach(void **state) {
+  check_run(4, run_on_hosts("ip -n ronde3 route add unreachable 10.91.7.1", "--verbose --out apart"));
+  check_says("warning: " NOT_REACHED ": started once more");
+  check_says("ronde: error: " NOT_REACHED);
+}
+
+/* ronde3 has a wrong address of ronde1 until Open MPI's daemon is started there for the second time, and gives up soon. */
+static void a_host_that_is_reached_later(void **state) {
+  need_mpi();
+  check_run(
+      0,
+      run("printf 'case \"$*\" in *\"agent ronde3 \"*orted*) echo >>starts; [ $(wc -l <starts) != 2 ] || ip -n ronde3 "
+          "neigh del 10.91.7.1 dev eth0;; esac\nexec \"$@\"\n' >agent.sh"));
+  setenv("AWAY", "sh agent.sh", 1);
+  int code = run_on_hosts(
+      "ip -n ronde3 neigh add 10.91.7.1 lladdr 02:00:00:00:00:01 dev eth0 nud permanent && ip netns exec "
+      "ronde3 sh -c 'echo 1 >/proc/sys/net/ipv4/tcp_syn_retries'",
+      "--verbose --out later");
+  unsetenv("AWAY");
+  check_run(0, code);
+  check_says("warning: " NOT_REACHED ": started once more");
+  check_hosts("later", "ronde1 ronde2 ronde3");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(hosts_need_a_launcher_and_options_an_effect),  cmocka_unit_test(several_hosts_train_as_one),
       cmocka_unit_test(workers_are_where_they_were_asked_for),        cmocka_unit_test(variables_are_the_launchers),
       cmocka_unit_test(hosts_with_disks_of_their_own_go_on_together), cmocka_unit_test(a_slow_link_makes_its_host_late),
+      cmocka_unit_test(a_host_that_another_does_not_reach),           cmocka_unit_test(a_host_that_is_reached_later),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

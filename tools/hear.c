@@ -75,10 +75,11 @@ static void note_no_program(tool_launched *l, const tool_rank *rank) {
 
 static void note_rank(tool_launched *l, int number, const char *state) {
   static const char signalled[] = "ABORTED BY SIGNAL";
-  static const char *const gone[] = {signalled, "EXITED WITH NON-ZERO STATUS", "TERMINATED WITHOUT SYNC",
-                                     "FAILED TO START", "FAILED TO LAUNCH"};
+  static const char *const gone[] = {
+      signalled,     "EXITED WITH NON-ZERO STATUS", "TERMINATED WITHOUT SYNC", "FAILED TO START", "FAILED TO LAUNCH",
+      "CALLED ABORT"};
   tool_rank *rank = rank_of(l, number);
-  if (!rank || !begins(state, gone, 5)) return;
+  if (!rank || !begins(state, gone, 6)) return;
   rank->gone = true;
   rank->reported |= l->stage == TOOL_RUNS; /* mpirun takes them all for ended once it is told to end */
   if (!rank->begun && !l->ended_early && l->stage == TOOL_RUNS) l->ended_early = number + 1;
@@ -124,6 +125,31 @@ static void note_block(tool_launched *l, const char *line) {
     snprintf(l->block_what, sizeof l->block_what, "the program cannot be started there: %s", value);
 }
 
+/* `from`: as that host calls itself. What was to go through such a connection is lost, and waited for without end; where there are
+ * several networks, the ranks may join by another one. */
+static void note_apart(tool_launched *l, const char *from, const char *to) {
+  if (l->joined || l->apart_s > 0 || *l->failed_why) return;
+  l->apart_s = tool_now_s();
+  snprintf(l->failed_host, sizeof l->failed_host, "%s", from);
+  for (int i = 0; i < l->n_ranks; i++)
+    if (!strcmp(l->ranks[i].host, from)) memcpy(l->failed_host, l->ranks[i].listed, sizeof l->failed_host);
+  snprintf(l->failed_why, sizeof l->failed_why,
+           "host %s does not reach %s, where a rank listens: a firewall or the network between them is in the way "
+           "(--iface chooses the network)",
+           l->failed_host, to);
+}
+
+/* Open MPI's two ways of telling that a rank cannot connect to another: at once, or later in a block. */
+static void note_connect(tool_launched *l, const char *line) {
+  char value[256], from[64], to[64];
+  const char *at = strstr(line, "] from ");
+  if (at && sscanf(at, "] from %63s to: %*s Unable to connect to the peer %63s on port", from, to) == 2)
+    note_apart(l, from, to);
+  if (read_field(line, "Local host:", value, sizeof value)) snprintf(l->local, sizeof l->local, "%.63s", value);
+  if (read_field(line, "Message:", value, sizeof value) && sscanf(value, "connect() to %63[^: ]", to) == 1)
+    note_apart(l, l->local, to);
+}
+
 const char *tool_why_not_started(tool_launched *l) {
   if (!*l->failed_host && *l->block_host && *l->block_what) {
     snprintf(l->failed_host, sizeof l->failed_host, "%s", l->block_host);
@@ -144,6 +170,7 @@ static void note_mpirun(tool_launched *l, const char *line) {
   if (note_state(l, line) || is_idle_warning(line)) return;
   tool_add_line(l->said, sizeof l->said, line);
   if (l->n_begun < l->n_ranks) note_block(l, line);
+  note_connect(l, line);
   char host[200];
   int rank, number;
   const char *at = strstr(line, "process rank ");
@@ -188,6 +215,8 @@ static void note_end(tool_launched *l, const tool_mark *mark) {
 static void note_joined(tool_launched *l) {
   l->joined = true;
   l->joined_s = tool_now_s();
+  if (l->apart_s > 0) *l->failed_host = *l->failed_why = 0;
+  l->apart_s = 0;
   tool_session_note_joined(&l->session);
 }
 

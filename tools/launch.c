@@ -48,20 +48,34 @@ static ronde_status check_files(void) {
 
 /* ---- the start that follows ---- */
 
-/* With what is given, from the newest state in --out. The hosts are those of the one before, which loses them. */
-static ronde_status begin_again(tool_launched *before, int n_ranks, tool_launched **next_out) {
-  char **words = NULL;
+/* Begins `words`, if there are any, or with what is given from the newest state in --out. The hosts are those of the one before,
+ * which loses them, and the words. */
+static ronde_status begin_again(tool_launched *before, int n_ranks, char **words) {
   tool_launched *l = tool_launch_fresh(before);
   if (!l) return tool_fail(RONDE_E_MEMORY, "no memory for %d ranks", n_ranks);
   l->hosts = before->hosts;
   before->hosts = (tool_hosts){0};
   l->n_ranks = n_ranks;
-  ronde_status status = tool_restart_words(l->call, n_ranks - ronde_config_server_ranks(l->call->config), &words);
-  if (status == RONDE_OK) status = tool_launch_begin(l, words);
-  tool_rank_words_free(words);
-  if (status == RONDE_OK) *next_out = l;
+  l->words = words;
+  l->once_more = words != NULL;
+  if (words) before->words = NULL;
+  int n_workers = n_ranks - ronde_config_server_ranks(l->call->config);
+  ronde_status status = words ? RONDE_OK : tool_restart_words(l->call, n_workers, &l->words);
+  if (status == RONDE_OK) status = tool_launch_begin(l);
+  if (status == RONDE_OK) before->next = l;
   else tool_launch_end(l);
   return status;
+}
+
+/* A rank did not reach another one, so that none has begun to train: as where a host was away until now, and the
+ * system still takes it for that. */
+static bool is_worth_another(const tool_launched *l) {
+  return l->trains && l->apart_s > 0 && l->reason == TOOL_BY_FAILURE && !l->once_more && !l->unended && !tool_signal();
+}
+
+static ronde_status begin_once_more(tool_launched *l) {
+  tool_say("warning: %s: started once more", l->failed_why);
+  return begin_again(l, l->n_ranks, l->words);
 }
 
 /* Once it has ended so: `next` is the start that follows, with hosts that join, or after a loss, and has begun; or NULL: none
@@ -83,7 +97,7 @@ static ronde_status follow(tool_launched *l, ronde_status ended) {
     return RONDE_OK;
   }
   tool_prepare_end(l);
-  return again ? begin_again(l, n_ranks, &l->next) : ended;
+  return again ? begin_again(l, n_ranks, NULL) : ended;
 }
 
 /* What the prepared start has come to. Where hosts join by it, all save and end once it is ready, as when they are interrupted. */
@@ -135,15 +149,14 @@ static ronde_status watch(tool_launched *l) {
   tool_silent_end(l);
   if (!l->concluded && l->stage == TOOL_RUNS && WIFSIGNALED(state)) tool_orphans_await(l, WTERMSIG(state));
   tool_orphans_kill(l);
-  return l->concluded ? status : follow(l, tool_watch_conclude(l, state));
+  if (l->concluded) return status;
+  return is_worth_another(l) ? begin_once_more(l) : follow(l, tool_watch_conclude(l, state));
 }
 
 /* Until it has ended otherwise than by a loss, or is not to be started again. Frees it. */
 static ronde_status launch_all(tool_launched *l) {
-  char **words = NULL;
-  ronde_status status = tool_rank_words(l->call, &words);
-  if (status == RONDE_OK) status = tool_launch_begin(l, words);
-  tool_rank_words_free(words);
+  ronde_status status = tool_rank_words(l->call, &l->words);
+  if (status == RONDE_OK) status = tool_launch_begin(l);
   while (status == RONDE_OK) {
     if (l->joins) tool_join_follow(l->joins, &l->hosts, l->goes_on ? l->ranks : NULL, l->n_ranks);
     status = watch(l);

@@ -73,6 +73,7 @@ typedef struct tool_launched {
   bool joined;   /* if all had joined */
   bool trained;  /* and a step has begun */
   const tool_call *call;
+  char **words;                /* owned: of the ranks' command */
   tool_hosts hosts;            /* owned; none: all ranks are here */
   struct tool_restarts *noted; /* the starts before, of which this one is told (TOOL_RESTARTS) */
   tool_session session;
@@ -99,14 +100,17 @@ typedef struct tool_launched {
   char lost_host[256];                  /* of the killed rank, or of a daemon that mpirun has lost */
   char (*daemon_hosts)[TOOL_MARK_NAME]; /* [n_daemons], by Open MPI's numbers; "": this host, or not known */
   int n_daemons;
-  tool_ask *asks;                        /* [n_daemons] */
-  bool trains;                           /* its ranks tell when they have joined */
-  int n_silent;                          /* hosts that did not answer while the ranks started; lost_daemon's is one */
-  char lost_daemon[TOOL_MARK_NAME];      /* the host whose daemon is lost behind mpirun's back, or "" */
-  char failed_host[TOOL_MARK_NAME];      /* on which nothing could be started, or "", */
-  char failed_why[1024];                 /* and the whole line on that */
-  int ended_early;                       /* the rank, counted from 1, that ended before it began; 0: none */
+  tool_ask *asks;                   /* [n_daemons] */
+  bool trains;                      /* its ranks tell when they have joined */
+  int n_silent;                     /* hosts that did not answer while the ranks started; lost_daemon's is one */
+  char lost_daemon[TOOL_MARK_NAME]; /* the host whose daemon is lost behind mpirun's back, or "" */
+  char failed_host[TOOL_MARK_NAME]; /* on which nothing could be started, or a rank reaches another one not, or "", */
+  char failed_why[1024];            /* and the whole line on that */
+  double apart_s;                   /* since when a rank does not reach another one; 0: all do */
+  bool once_more;                   /* the start before was the same, and ended by that */
+  int ended_early;                  /* the rank, counted from 1, that ended before it began; 0: none */
   char block_host[200], block_what[300]; /* of mpirun's own words on a program that it could not start */
+  char local[64];                        /* the host that speaks in one of its blocks */
   tool_stage stage;
   tool_reason reason;
   double begin_s, joined_s; /* when mpirun was started, and when all had joined */
@@ -139,8 +143,8 @@ void tool_note_silent(tool_launched *launched, int daemon);
 
 /* Another start of the same run, of which nothing has begun, with neither hosts nor ranks; NULL: no memory. */
 tool_launched *tool_launch_fresh(const tool_launched *of);
-/* Starts mpirun on `hosts` with n_ranks, and words as the command of the ranks. */
-ronde_status tool_launch_begin(tool_launched *launched, char **words);
+/* Starts mpirun on `hosts` with n_ranks, and `words` as the command of the ranks. */
+ronde_status tool_launch_begin(tool_launched *launched);
 /* When all that it has started is gone: frees it. */
 void tool_launch_end(tool_launched *launched);
 

@@ -19,6 +19,8 @@ enum {
   TOOL_NAMED_ABORT_MS = 500,
   /* For mpirun to end everything after it was told to; what is left then is killed. What has been killed has at least so long. */
   TOOL_ABORT_S = 8,
+  /* For all ranks to join by another way, once one has not reached another. */
+  TOOL_APART_S = 3,
   /* How often it is looked whether the ranks of this host are still there. */
   TOOL_LOOK_S = 1,
   /* What mpirun needs to be allowed as a file, of its memory that ranks share. */

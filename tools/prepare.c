@@ -21,7 +21,6 @@ static ronde_status copy_hosts(const tool_hosts *from, tool_hosts *to) {
 
 static ronde_status prepare(const tool_launched *l, tool_launched *next, bool joins) {
   int n_servers = ronde_config_server_ranks(l->call->config);
-  char **words = NULL;
   ronde_status status = copy_hosts(&l->hosts, &next->hosts);
   if (status == RONDE_OK && joins) status = tool_join_take(l->joins, &next->hosts, next->joiners);
   if (status != RONDE_OK) return status;
@@ -29,10 +28,8 @@ static ronde_status prepare(const tool_launched *l, tool_launched *next, bool jo
   if (next->n_ranks == 0) return RONDE_E_LOST;
   next->joins = NULL;
   next->waits = true;
-  status = tool_restart_words(l->call, next->n_ranks - n_servers, &words);
-  if (status == RONDE_OK) status = tool_launch_begin(next, words);
-  tool_rank_words_free(words);
-  return status;
+  status = tool_restart_words(l->call, next->n_ranks - n_servers, &next->words);
+  return status == RONDE_OK ? tool_launch_begin(next) : status;
 }
 
 /* False: there is none, which is said; the run goes on. */

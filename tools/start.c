@@ -1,5 +1,6 @@
 /* Starting mpirun on this very command. Each rank marks its begin and its end, so that "all came to their end" is known and not
  * inferred from mpirun's exit code. */
+#include "handover.h"
 #include "hosts.h"
 #include "launch.h"
 #include "reach.h"
@@ -149,14 +150,13 @@ static ronde_status start_mpirun(tool_launched *l, arguments *a) {
   return l->mpirun < 0 ? fail_start() : RONDE_OK;
 }
 
-/* words: of the ranks' command. */
-static ronde_status start_ranks(tool_launched *l, char **words) {
+static ronde_status start_ranks(tool_launched *l) {
   const tool_call *call = l->call;
   const tool_hosts *hosts = &l->hosts;
   const char *iface = ronde_config_get(call->config, "iface");
   char ranks[16], self[4096], *places = hosts->n ? with_ranks(hosts, l->n_ranks) : NULL;
   size_t n_words = 0;
-  while (words[n_words]) n_words++;
+  while (l->words[n_words]) n_words++;
   for (int i = 0; ronde_config_variable(i); i++) n_words += 2;
   arguments a = {.list = calloc(n_words + MPIRUN_WORDS + 1, sizeof *a.list)};
   if (!a.list || (hosts->n && !places)) {
@@ -186,7 +186,7 @@ static ronde_status start_ranks(tool_launched *l, char **words) {
   for (int i = 0; ronde_config_variable(i); i++)
     if (getenv(ronde_config_variable(i))) add_word(&a, "-x"), add_word(&a, ronde_config_variable(i));
   add_word(&a, tool_self_path(self, sizeof self) ? self : call->argv[0]);
-  for (int i = 1; words[i]; i++) add_word(&a, words[i]);
+  for (int i = 1; l->words[i]; i++) add_word(&a, l->words[i]);
   ronde_status status = start_mpirun(l, &a);
   free(a.list), free(places);
   return status;
@@ -232,7 +232,7 @@ tool_launched *tool_launch_fresh(const tool_launched *of) {
   return l;
 }
 
-ronde_status tool_launch_begin(tool_launched *l, char **words) {
+ronde_status tool_launch_begin(tool_launched *l) {
   l->ranks = calloc((size_t)l->n_ranks, sizeof *l->ranks);
   l->n_daemons = l->hosts.n + 1;
   l->daemon_hosts = calloc((size_t)l->n_daemons, sizeof *l->daemon_hosts);
@@ -243,7 +243,7 @@ ronde_status tool_launch_begin(tool_launched *l, char **words) {
   place_ranks(l);
   tool_session_begin(&l->session);
   l->begin_s = tool_now_s();
-  return start_ranks(l, words);
+  return start_ranks(l);
 }
 
 void tool_launch_end(tool_launched *l) {
@@ -254,6 +254,7 @@ void tool_launch_end(tool_launched *l) {
   if (l->begin >= 0) close(l->begin);
   tool_session_end(&l->session);
   tool_hosts_free(&l->hosts);
+  tool_rank_words_free(l->words);
   free(l->ranks), free(l->daemon_hosts), free(l->asks), free(l->unsaid);
   free(l);
 }

@@ -133,7 +133,8 @@ static void look_at_ranks(tool_launched *l) {
   }
   if (*l->lost_daemon && (!(l->goes_on && l->joined) || is_nobody_left(l)))
     set_end(l, last_words_s(l), TOOL_BY_FAILURE);
-  if (*l->failed_host && !l->joined) set_end(l, TOOL_LAST_WORDS_S, TOOL_BY_FAILURE);
+  if (*l->failed_host && !l->joined && l->apart_s == 0) set_end(l, TOOL_LAST_WORDS_S, TOOL_BY_FAILURE);
+  if (l->apart_s > 0 && tool_now_s() - l->apart_s > TOOL_APART_S) set_end(l, 0, TOOL_BY_FAILURE);
 }
 
 /* Each request goes on to every rank, by mpirun. The first one leaves them the time to save; before all have joined there
@@ -176,7 +177,7 @@ static bool is_explained(const tool_launched *l) { return l->code == 4 && l->err
 /* SIGHUP is the signal by which mpirun ends its job that is left to it. */
 static void next_stage(tool_launched *l) {
   if (l->stage == TOOL_RUNS) {
-    bool is_known = l->abandoned || l->n_silent || is_explained(l) || is_over(l) || is_nobody_left(l);
+    bool is_known = l->abandoned || l->n_silent || l->apart_s > 0 || is_explained(l) || is_over(l) || is_nobody_left(l);
     l->stage = TOOL_ABORTED;
     l->end_by_s = tool_now_s() + (is_known ? TOOL_NAMED_ABORT_MS * 1e-3 : TOOL_ABORT_S);
     kill(l->mpirun, SIGHUP);
@@ -358,8 +359,8 @@ static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
     return l->code ? tool_status_of_exit(l->code) : RONDE_OK;
   }
   bool by_us = l->stage != TOOL_RUNS && (!all_ended || l->reason == TOOL_BY_START || l->reason == TOOL_BY_STOP);
-  bool may_not_start =
-      l->n_begun < l->n_ranks && !l->error_seen && !l->killed_signal && l->reason != TOOL_BY_START && !l->n_silent;
+  bool may_not_start = (l->n_begun < l->n_ranks || l->apart_s > 0) && !l->error_seen && !l->killed_signal &&
+                       l->reason != TOOL_BY_START && !l->n_silent;
   const char *not_started = may_not_start ? tool_why_not_started(l) : NULL;
   if (tool_signal() && !all_ended && !has_failed(l) && (by_us || !l->killed_signal)) return conclude_interrupted(l);
   if (not_started) return tool_fail(RONDE_E_LOST, "%s", not_started);
