@@ -163,6 +163,16 @@ static void a_lost_worker_comes_back(void **state) {
   check_run(0, run("test $(wc -l <back/steps.jsonl) = 2400"));
 }
 
+/* It is asked every 2 s, as long as the run takes: one question may just have ended. */
+static void a_host_that_never_answers_costs_no_processes(void **state) {
+  check_run(0, run_on_hosts("printf 'ronde1\\nronde2\\n' >hosts && " ONCE_IT_TRAINS(
+                                "asks",
+                                "echo ronde9 >>hosts; sleep 7; ps -o stat= --ppid $(pgrep -o -f '^[^ ]*ronde "
+                                "train.*--out asks$') >children"),
+                            ELASTIC "--epochs 200 --out asks"));
+  check_run(0, run("test $(wc -l <children) -gt 0 && test $(grep -c Z children) -lt 2"));
+}
+
 /* With all that ran on it, Open MPI's daemon too: mpirun would end the others two seconds later. */
 static void the_others_outlive_a_lost_host(void **state) {
   check_run(0, run_on_hosts(ONCE_IT_TRAINS("outlive", "kill -9 $(ip netns pids ronde3)"),
@@ -288,6 +298,7 @@ int main(void) {
       cmocka_unit_test(a_prepared_restart_that_fails_is_made_anew),
       cmocka_unit_test(ctrl_c_while_a_host_is_about_to_join),
       cmocka_unit_test(a_lost_worker_comes_back),
+      cmocka_unit_test(a_host_that_never_answers_costs_no_processes),
       cmocka_unit_test(the_others_outlive_a_lost_host),
       cmocka_unit_test(one_worker_is_left_and_is_lost),
       cmocka_unit_test(the_only_host_comes_back),

@@ -101,7 +101,9 @@ pid_t tool_host_ask(const char *host) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != own) _exit(1);
   make_question(command);
-  _exit(read_answer(&(reach){.host = host, .said = ask_host(host, command)}) & 0xff);
+  int code = read_answer(&(reach){.host = host, .said = ask_host(host, command)});
+  while (wait(NULL) > 0) continue; /* what asked would be left to the launcher, which does not know it */
+  _exit(code & 0xff);
 }
 
 bool tool_host_asked(pid_t asking, int *code_out) {
