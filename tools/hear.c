@@ -126,10 +126,13 @@ static void note_block(tool_launched *l, const char *line) {
 }
 
 /* `from`: as that host calls itself. What was to go through such a connection is lost, and waited for without end; where there are
- * several networks, the ranks may join by another one. */
-static void note_apart(tool_launched *l, const char *from, const char *to) {
-  if (l->joined || l->apart_s > 0 || *l->failed_why) return;
-  l->apart_s = tool_now_s();
+ * several networks, the ranks may join by another one. A rank that cannot connect at once ends, so that others do not reach it
+ * either, which may be heard first. */
+static void note_apart(tool_launched *l, const char *from, const char *to, bool at_once) {
+  bool known = l->apart_s > 0 ? !at_once || l->apart_at_once : *l->failed_why != 0;
+  if (l->joined || known) return;
+  if (l->apart_s == 0) l->apart_s = tool_now_s();
+  l->apart_at_once = at_once;
   snprintf(l->failed_host, sizeof l->failed_host, "%s", from);
   for (int i = 0; i < l->n_ranks; i++)
     if (!strcmp(l->ranks[i].host, from)) memcpy(l->failed_host, l->ranks[i].listed, sizeof l->failed_host);
@@ -144,10 +147,10 @@ static void note_connect(tool_launched *l, const char *line) {
   char value[256], from[64], to[64];
   const char *at = strstr(line, "] from ");
   if (at && sscanf(at, "] from %63s to: %*s Unable to connect to the peer %63s on port", from, to) == 2)
-    note_apart(l, from, to);
+    note_apart(l, from, to, true);
   if (read_field(line, "Local host:", value, sizeof value)) snprintf(l->local, sizeof l->local, "%.63s", value);
   if (read_field(line, "Message:", value, sizeof value) && sscanf(value, "connect() to %63[^: ]", to) == 1)
-    note_apart(l, l->local, to);
+    note_apart(l, l->local, to, false);
 }
 
 const char *tool_why_not_started(tool_launched *l) {

@@ -34,6 +34,7 @@ void tool_join_follow(tool_joins *joins, const tool_hosts *present, const struct
   joins->present = present;
   joins->ranks = ranks;
   joins->n_ranks = n_ranks;
+  joins->next_s = tool_now_s() + ASK_S; /* a start that failed may have done so by a host that is left out now */
 }
 
 void tool_join_put_off(tool_joins *joins) { joins->next_s = tool_now_s() + AGAIN_S; }

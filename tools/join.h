@@ -27,7 +27,7 @@ typedef struct tool_joins {
 /* RONDE_E_USAGE where no host could join a run of this call. */
 ronde_status tool_join_check(const tool_call *call);
 void tool_join_begin(tool_joins *joins, const char *path);
-/* The hosts of the run, and its ranks, from now on: those fields of the joins. */
+/* The hosts of the run, and its ranks, from now on: those fields of the joins. Who is away is asked 2 s later. */
 void tool_join_follow(tool_joins *joins, const tool_hosts *present, const struct tool_rank *ranks, int n_ranks);
 /* Nobody is asked for some time, unless the file changes. */
 void tool_join_put_off(tool_joins *joins);

@@ -107,6 +107,7 @@ typedef struct tool_launched {
   char failed_host[TOOL_MARK_NAME]; /* on which nothing could be started, or a rank reaches another one not, or "", */
   char failed_why[1024];            /* and the whole line on that */
   double apart_s;                   /* since when a rank does not reach another one; 0: all do */
+  bool apart_at_once;               /* it has ended by that */
   bool once_more;                   /* the start before was the same, and ended by that */
   int ended_early;                  /* the rank, counted from 1, that ended before it began; 0: none */
   char block_host[200], block_what[300]; /* of mpirun's own words on a program that it could not start */

@@ -359,7 +359,8 @@ static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
     return l->code ? tool_status_of_exit(l->code) : RONDE_OK;
   }
   bool by_us = l->stage != TOOL_RUNS && (!all_ended || l->reason == TOOL_BY_START || l->reason == TOOL_BY_STOP);
-  bool may_not_start = (l->n_begun < l->n_ranks || l->apart_s > 0) && !l->error_seen && !l->killed_signal &&
+  bool apart = l->apart_s > 0 && !*l->lost_daemon;
+  bool may_not_start = (l->n_begun < l->n_ranks || apart) && !l->error_seen && !l->killed_signal &&
                        l->reason != TOOL_BY_START && !l->n_silent;
   const char *not_started = may_not_start ? tool_why_not_started(l) : NULL;
   if (tool_signal() && !all_ended && !has_failed(l) && (by_us || !l->killed_signal)) return conclude_interrupted(l);
