@@ -89,9 +89,7 @@ static void a_host_without_the_data_is_left_out_again(void **state) {
 
 /* As soon as the run OUT notes steps again. */
 #define ONCE_MORE_STEPS(out) \
-  "lines=$(wc -l <" out      \
-  "/steps.jsonl); n=0; "     \
-  "until [ $(wc -l <" out "/steps.jsonl) -gt $lines ] || [ $((n+=1)) -gt 900 ]; do sleep 0.1; done; "
+  "lines=$(wc -l <" out "/steps.jsonl); " AWAIT("[ $(wc -l <" out "/steps.jsonl) -gt $lines ]")
 
 /* What was prepared ends with the run that it was to follow; the host joins the one behind it, which trains until it has. */
 static void a_loss_while_a_host_is_about_to_join(void **state) {
@@ -100,10 +98,9 @@ static void a_loss_while_a_host_is_about_to_join(void **state) {
             run_with_a_joiner(
                 JOINS_AFTER(LATE),
                 ONCE_IT_TRAINS(
-                    "about",
-                    "echo ronde3 >>hosts; " ONCE_IT_IS_LATE "kill -9 $(ip netns pids ronde2); n=0; "
-                    "until grep -q 'ronde3 joins' log || [ $((n+=1)) -gt 900 ]; do sleep 0.1; done; " ONCE_MORE_STEPS(
-                        "about") "kill -INT $(pgrep -o -f '^[^ ]*ronde train.*--out about$')"),
+                    "about", "echo ronde3 >>hosts; " ONCE_IT_IS_LATE
+                             "kill -9 $(ip netns pids ronde2); " AWAIT("grep -q 'ronde3 joins' log")
+                                 ONCE_MORE_STEPS("about") "kill -INT $(pgrep -o -f '^[^ ]*ronde train.*--out about$')"),
                 ELASTIC "--verbose --epochs 100000 --out about >log 2>&1"));
   json_t *json = left_by("about", "run.json"), *restarts = json_object_get(json, "restarts");
   assert_true(json_array_size(restarts) >= 2);
@@ -175,10 +172,10 @@ static void the_others_outlive_a_lost_host(void **state) {
 }
 
 /* As soon as those that are left train again: their command says so. */
-#define ONCE_IT_TRAINS_AGAIN(out, host, does)                                   \
-  "again() { for p in $(ip netns pids " host                                    \
-  "); do grep -q -- --resume=auto /proc/$p/cmdline && return; done; false; }; " \
-  "n=0; until again || [ $((n+=1)) -gt 900 ]; do sleep 0.1; done; " ONCE_MORE_STEPS(out) does
+#define ONCE_IT_TRAINS_AGAIN(out, host, does)                                                                       \
+  "again() { for p in $(ip netns pids " host                                                                        \
+  "); do grep -q -- --resume=auto /proc/$p/cmdline && return; done; false; }; " AWAIT("again") ONCE_MORE_STEPS(out) \
+      does
 
 /* One worker alone does what it can of what several were asked for; and a host whose only process is killed is not lost. */
 static void one_worker_is_left_and_is_lost(void **state) {

@@ -25,10 +25,10 @@ static inline int remove_folder(void **state) { return chdir("/") ? 1 : run("rm 
  * there, such as one that goes on in the background; what it leaves behind is gone with them. AWAY is in front of what runs
  * there. */
 int run_on_hosts(const char *prepare, const char *options);
+/* The shell waits until this command succeeds, for a minute and a half at most. */
+#define AWAIT(condition) "n=0; until " condition " || [ $((n+=1)) -gt 900 ]; do sleep 0.1; done; "
 /* The beginning of `prepare`: the shell does this as soon as the run OUT has noted a step. */
-#define ONCE_IT_TRAINS(out, does)                                                                \
-  "{ (n=0; until [ -s " out "/steps.jsonl ] || [ $((n+=1)) -gt 900 ]; do sleep 0.1; done; " does \
-  ") >/dev/null 2>&1 & } "
+#define ONCE_IT_TRAINS(out, does) "{ (" AWAIT("[ -s " out "/steps.jsonl ]") does ") >/dev/null 2>&1 & } "
 
 /* run.json, trace.json of a run. */
 static inline json_t *left_by(const char *name, const char *file) {

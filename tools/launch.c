@@ -67,11 +67,9 @@ static ronde_status begin_again(tool_launched *before, int n_ranks, char **words
   return status;
 }
 
-/* A rank did not reach another one, so that none has begun to train: as where a host was away until now, and the
- * system still takes it for that. */
+/* None has begun to train. A host that was away until now may be taken for that by the system a little longer. */
 static bool is_worth_another(const tool_launched *l) {
-  bool alone = l->reason == TOOL_BY_FAILURE && !l->killed_signal && !l->error_seen && !*l->lost_daemon;
-  return l->trains && l->apart_s > 0 && alone && !l->once_more && !l->unended && !tool_signal();
+  return l->trains && tool_watch_is_apart(l) && !l->once_more && !l->unended && !tool_signal();
 }
 
 static ronde_status begin_once_more(tool_launched *l) {

@@ -154,6 +154,8 @@ bool tool_watch_take(tool_launched *launched);
 /* To be called often: looks at mpirun and the ranks, passes requests on to them, and ends them where a limit is over. */
 void tool_watch_look(tool_launched *launched);
 bool tool_watch_has_gone(const tool_launched *launched, int *mpirun_state_out);
+/* A rank did not reach another one, and nothing else explains why they have not joined. */
+bool tool_watch_is_apart(const tool_launched *launched);
 /* All are at it, and nothing is to end. */
 bool tool_watch_is_steady(const tool_launched *launched);
 /* Asks all ranks to save and end, for hosts that join. */

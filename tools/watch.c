@@ -133,8 +133,9 @@ static void look_at_ranks(tool_launched *l) {
   }
   if (*l->lost_daemon && (!(l->goes_on && l->joined) || is_nobody_left(l)))
     set_end(l, last_words_s(l), TOOL_BY_FAILURE);
-  if (*l->failed_host && !l->joined && l->apart_s == 0) set_end(l, TOOL_LAST_WORDS_S, TOOL_BY_FAILURE);
-  if (l->apart_s > 0 && tool_now_s() - l->apart_s > TOOL_APART_S) set_end(l, 0, TOOL_BY_FAILURE);
+  bool apart = l->apart_s > 0;
+  if (apart && tool_now_s() - l->apart_s > TOOL_APART_S) set_end(l, 0, TOOL_BY_FAILURE);
+  if (*l->failed_host && !l->joined && !apart) set_end(l, TOOL_LAST_WORDS_S, TOOL_BY_FAILURE);
 }
 
 /* Each request goes on to every rank, by mpirun. The first one leaves them the time to save; before all have joined there
@@ -187,6 +188,10 @@ static void next_stage(tool_launched *l) {
     l->end_by_s = 0;
     kill(l->mpirun, SIGKILL);
   }
+}
+
+bool tool_watch_is_apart(const tool_launched *l) {
+  return l->apart_s > 0 && l->reason == TOOL_BY_FAILURE && !l->killed_signal && !l->error_seen && !*l->lost_daemon;
 }
 
 bool tool_watch_is_steady(const tool_launched *l) {
@@ -359,10 +364,9 @@ static ronde_status conclude_launch(tool_launched *l, int mpirun_state) {
     return l->code ? tool_status_of_exit(l->code) : RONDE_OK;
   }
   bool by_us = l->stage != TOOL_RUNS && (!all_ended || l->reason == TOOL_BY_START || l->reason == TOOL_BY_STOP);
-  bool apart = l->apart_s > 0 && !*l->lost_daemon;
-  bool may_not_start = (l->n_begun < l->n_ranks || apart) && !l->error_seen && !l->killed_signal &&
-                       l->reason != TOOL_BY_START && !l->n_silent;
-  const char *not_started = may_not_start ? tool_why_not_started(l) : NULL;
+  bool may_not_start =
+      l->n_begun < l->n_ranks && !l->error_seen && !l->killed_signal && l->reason != TOOL_BY_START && !l->n_silent;
+  const char *not_started = may_not_start || tool_watch_is_apart(l) ? tool_why_not_started(l) : NULL;
   if (tool_signal() && !all_ended && !has_failed(l) && (by_us || !l->killed_signal)) return conclude_interrupted(l);
   if (not_started) return tool_fail(RONDE_E_LOST, "%s", not_started);
   bool daemon_lost = *l->lost_daemon && !all_ended && (!l->error_seen || l->n_silent) && l->reason == TOOL_BY_FAILURE;
